@@ -1,0 +1,1 @@
+//! The array engine: read, write, degraded service and resync over drives and a clock.

@@ -1,0 +1,1 @@
+//! What a drive is: files and block devices, memory, and injected faults.

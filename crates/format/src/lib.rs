@@ -1,0 +1,1 @@
+//! On-disk metadata, byte for byte: parse and build, no I/O.

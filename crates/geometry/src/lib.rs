@@ -1,0 +1,1 @@
+//! Where each byte of an array lives: level, chunk, member, offset, parity role.

@@ -1,0 +1,1 @@
+//! Plans, runs, the result store, analysis and the report.

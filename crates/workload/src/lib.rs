@@ -1,0 +1,1 @@
+//! Access specifications, generators and meters.
