@@ -1,0 +1,28 @@
+//! Linux md metadata.
+//!
+//! A member of an md set carries a *superblock* that says which set it belongs to, how the set is
+//! laid out, which slot the member holds and how current it is. The superblock points to further
+//! areas on the same member: write-intent bitmap, bad-block log, partial parity log.
+//!
+//! All places on a member are byte offsets from its start in this crate's views; the raw
+//! [`Superblock`] keeps md's own unit (sectors of 512 bytes), marked in the field names.
+
+mod member;
+mod superblock1;
+mod types;
+mod validate;
+
+pub use member::{
+    BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
+};
+pub use superblock1::{
+    Place, RESYNC_CLEAN, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError, places,
+};
+pub use types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};
+pub use validate::Implausible;
+
+/// The unit of every offset and size in md's superblock.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// The first word of every md superblock, 0.90 and 1.x alike.
+pub const MAGIC: u32 = 0xa92b_4efc;
