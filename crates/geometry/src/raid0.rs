@@ -1,0 +1,154 @@
+//! RAID 0: striping, with md's zones for unequal members.
+//!
+//! Members are rounded down to a chunk. Zone 0 stripes over all members as far as the
+//! smallest reaches; each further zone stripes over those that reach further, in slot
+//! order, as far as the next smallest does. A later zone is narrower, so slower: that is
+//! the price of using every chunk.
+//!
+//! Two orders of the members inside a zone exist. Up to Linux 3.13 ("original") the member
+//! is the chunk's number *in the array* modulo the zone's members; since 3.14 ("alternate")
+//! the chunk's number *in the zone*. They differ only after zone 0, by a rotation that is
+//! fixed for a zone; it is kept as [`Zone::rotation`]. Reading one as the other scrambles
+//! data, so an unknown layout is refused when there is more than one zone.
+
+use crate::chunk::Chunk;
+use crate::{BYTES_MAX, GeometryError, Home, Level, Place, Shape};
+
+/// Layout number of a superblock that does not say.
+const LAYOUT_UNKNOWN: u32 = 0;
+/// Layout number of the order before Linux 3.14.
+const LAYOUT_ORIGINAL: u32 = 1;
+/// Layout number of the order since Linux 3.14.
+const LAYOUT_ALTERNATE: u32 = 2;
+
+/// A part of the array striped over the same members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Array offset of its first byte.
+    pub array_start: u64,
+    /// Array offset after its last byte.
+    pub array_end: u64,
+    /// Offset at which it starts on each of its members.
+    pub member_start: u64,
+    /// Offset at which it ends on each of its members.
+    pub member_end: u64,
+    /// Slots of its members, rising.
+    pub members: Vec<usize>,
+    /// Index in `members` of the zone's first chunk: 0 except in layout "original".
+    pub rotation: u64,
+}
+
+/// A checked RAID 0 array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raid0 {
+    chunk: Chunk,
+    members: usize,
+    zones: Vec<Zone>,
+}
+
+impl Raid0 {
+    /// Checks `shape` and lays out the zones.
+    pub fn new(shape: &Shape) -> Result<Raid0, GeometryError> {
+        let level = Level::Raid0;
+        GeometryError::check_members(level, shape.member_bytes.len())?;
+        let chunk = Chunk::sectors(level, shape.chunk_bytes)?;
+        if shape.layout > LAYOUT_ALTERNATE {
+            return Err(GeometryError::Layout { level, layout: shape.layout });
+        }
+        GeometryError::smallest_member(&shape.member_bytes, chunk.bytes())?;
+        let zones = lay_out(shape, chunk)?;
+        if zones.len() > 1 && shape.layout == LAYOUT_UNKNOWN {
+            return Err(GeometryError::ZoneLayoutUnknown);
+        }
+        Ok(Raid0 { chunk, members: shape.member_bytes.len(), zones })
+    }
+
+    /// The zones in the array's order; never empty, one if the members are equal.
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    /// Size of the array in bytes.
+    pub fn array_bytes(&self) -> u64 {
+        self.last_zone().array_end
+    }
+
+    /// Number of members.
+    pub fn members(&self) -> usize {
+        self.members
+    }
+
+    /// Chunk in bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk.bytes()
+    }
+
+    /// Bytes of `member` that the array uses.
+    pub fn used_bytes(&self, member: usize) -> u64 {
+        assert!(member < self.members, "no member {member}");
+        let used = self.zones.partition_point(|zone| zone.members.binary_search(&member).is_ok());
+        self.zones[used - 1].member_end
+    }
+
+    /// Where an array offset lives, and how many bytes follow in its chunk.
+    #[inline]
+    pub(crate) fn locate(&self, offset: u64) -> (Place, u64) {
+        let zone = &self.zones[self.zones.partition_point(|zone| zone.array_end <= offset)];
+        let (chunk, within) = self.chunk.split(offset - zone.array_start);
+        let width = zone.members.len() as u64;
+        let (row, column) = (chunk / width, chunk % width);
+        let turned = column + zone.rotation;
+        let index = if turned < width { turned } else { turned - width };
+        let place = Place {
+            member: zone.members[index as usize],
+            offset: zone.member_start + row * self.chunk.bytes() + within,
+        };
+        (place, self.chunk.bytes() - within)
+    }
+
+    pub(crate) fn home(&self, member: usize, offset: u64) -> Option<Home> {
+        let zone = self.zones.get(self.zones.partition_point(|zone| zone.member_end <= offset))?;
+        let index = zone.members.binary_search(&member).ok()? as u64;
+        let width = zone.members.len() as u64;
+        let column = (index + width - zone.rotation) % width;
+        let (row, within) = self.chunk.split(offset - zone.member_start);
+        Some(Home::Data {
+            array_offset: zone.array_start + (row * width + column) * self.chunk.bytes() + within,
+            copy: 0,
+        })
+    }
+
+    fn last_zone(&self) -> &Zone {
+        self.zones.last().expect("a RAID 0 has at least one zone")
+    }
+}
+
+/// The zones of `shape`, whose members all hold a chunk at least.
+fn lay_out(shape: &Shape, chunk: Chunk) -> Result<Vec<Zone>, GeometryError> {
+    let round = |bytes: u64| bytes - chunk.split(bytes).1;
+    let mut zones: Vec<Zone> = Vec::new();
+    let mut member_start = 0;
+    let mut array_start = 0u64;
+    loop {
+        let reaching = |(slot, &bytes)| (round(bytes) > member_start).then_some(slot);
+        let members: Vec<usize> =
+            shape.member_bytes.iter().enumerate().filter_map(reaching).collect();
+        let Some(member_end) = members.iter().map(|&slot| round(shape.member_bytes[slot])).min()
+        else {
+            return Ok(zones);
+        };
+        let width = members.len() as u64;
+        let array_end = (member_end - member_start)
+            .checked_mul(width)
+            .and_then(|bytes| bytes.checked_add(array_start))
+            .filter(|end| *end <= BYTES_MAX)
+            .ok_or(GeometryError::TooLarge)?;
+        let rotation = match shape.layout {
+            LAYOUT_ORIGINAL => chunk.count(array_start) % width,
+            _ => 0,
+        };
+        zones.push(Zone { array_start, array_end, member_start, member_end, members, rotation });
+        member_start = member_end;
+        array_start = array_end;
+    }
+}
