@@ -1,1 +1,20 @@
-//! Access specifications, generators and meters.
+//! Workloads: what is asked of a drive, and what came of it, as pure values.
+//!
+//! - [`AccessSpec`] says which requests a workload consists of, [`CATALOGUE`]
+//!   holds the known ones, [`Generator`] turns one into an endless, repeatable
+//!   row of requests, in the lab's own way or by Iometer's rules.
+//!
+//! Nothing here knows a file, a device, a thread or a clock: offsets and times
+//! are numbers that come in and go out.
+
+mod catalogue;
+mod generator;
+mod random;
+mod request;
+mod spec;
+
+pub use catalogue::{CATALOGUE, Workload, find_workload};
+pub use generator::{GENERATOR_VERSION, Generator, GeneratorConfig, GeneratorError, GeneratorMode};
+pub use random::{RANDOM_ALGORITHM, Random};
+pub use request::{Direction, OFFSET_MAX, Request, SECTOR_BYTES, WorkingSet, WorkingSetError};
+pub use spec::{AccessSpec, LINES_MAX, REQUEST_BYTES_MAX, SHARE_TOTAL_MAX, SpecError, SpecLine};
