@@ -1,1 +1,5 @@
 //! Ways out of an array: NBD.
+//!
+//! [`nbd`] is the protocol, without sockets.
+
+pub mod nbd;
