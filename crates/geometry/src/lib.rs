@@ -9,6 +9,7 @@
 //!   data chunk, P and Q, and which power of the generator each chunk has in Q;
 //! - [`Geometry::home`] is the inverse: what lives at an offset of a member;
 //! - [`Geometry::survives`] says whether every byte can still be had without some members;
+//! - [`usable`] compares the levels for drives of unequal size.
 //!
 //! Placement is bit for bit that of the Linux md driver, so that either can take over the
 //! other's drives. Offsets on members count from the start of the data area. Where that
@@ -29,6 +30,7 @@ mod raid1;
 mod raid10;
 mod shape;
 mod stripe;
+mod usable;
 
 pub use error::GeometryError;
 pub use geometry::{Geometry, Runs};
@@ -42,3 +44,4 @@ pub use raid1::Raid1;
 pub use raid10::Raid10;
 pub use shape::{BLOCK_BYTES, BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, MEMBERS_MAX, Shape};
 pub use stripe::{Role, StripeMap};
+pub use usable::{Capacity, Choice, DriveUse, Unused, UsableError, Width, usable};
