@@ -152,3 +152,32 @@ fn lay_out(shape: &Shape, chunk: Chunk) -> Result<Vec<Zone>, GeometryError> {
         array_start = array_end;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members of 1, 3 and 2 chunks, each with a tail: the array's chunks as (member, row).
+    fn chunks(layout: u32) -> Vec<(usize, u64)> {
+        let array = Raid0::new(&Shape {
+            level: Level::Raid0,
+            layout,
+            chunk_bytes: 4096,
+            member_bytes: vec![4096 + 100, 3 * 4096 + 200, 2 * 4096 + 4095],
+        })
+        .unwrap();
+        (0..array.array_bytes() / 4096)
+            .map(|chunk| array.locate(chunk * 4096).0)
+            .map(|place| (place.member, place.offset / 4096))
+            .collect()
+    }
+
+    #[test]
+    fn zones_in_both_orders() {
+        // Zone 1 starts with array chunk 3: 3 mod 2 is its second member.
+        let original = [(0, 0), (1, 0), (2, 0), (2, 1), (1, 1), (1, 2)];
+        let alternate = [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2)];
+        assert_eq!(chunks(LAYOUT_ORIGINAL), original);
+        assert_eq!(chunks(LAYOUT_ALTERNATE), alternate);
+    }
+}

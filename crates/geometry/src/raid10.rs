@@ -215,3 +215,68 @@ impl Raid10 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raid10(layout: u32, members: usize, chunks: u64) -> Raid10 {
+        Raid10::new(&Shape {
+            level: Level::Raid10,
+            layout,
+            chunk_bytes: 4096,
+            member_bytes: vec![chunks * 4096; members],
+        })
+        .unwrap()
+    }
+
+    /// Member and row.
+    type Spot = (usize, u64);
+
+    /// Copies of a chunk.
+    fn rows(array: &Raid10, chunk: u64) -> Vec<Spot> {
+        let (first, _) = array.locate(chunk * 4096);
+        (0..array.copies())
+            .map(|copy| array.copy_of(first, copy))
+            .map(|place| (place.member, place.offset / 4096))
+            .collect()
+    }
+
+    #[test]
+    fn golden_placement() {
+        let near2 = raid10(0x102, 5, 16);
+        let far2 = raid10(0x201, 4, 16);
+        let offset2 = raid10(0x10201, 4, 16);
+        let table: &[(&Raid10, u64, [Spot; 2])] = &[
+            (&near2, 0, [(0, 0), (1, 0)]),
+            (&near2, 1, [(2, 0), (3, 0)]),
+            (&near2, 2, [(4, 0), (0, 1)]),
+            (&near2, 3, [(1, 1), (2, 1)]),
+            (&near2, 4, [(3, 1), (4, 1)]),
+            (&far2, 0, [(0, 0), (1, 8)]),
+            (&far2, 1, [(1, 0), (2, 8)]),
+            (&far2, 3, [(3, 0), (0, 8)]),
+            (&far2, 4, [(0, 1), (1, 9)]),
+            (&offset2, 0, [(0, 0), (1, 1)]),
+            (&offset2, 3, [(3, 0), (0, 1)]),
+            (&offset2, 4, [(0, 2), (1, 3)]),
+        ];
+        for (array, chunk, expected) in table {
+            assert_eq!(rows(array, *chunk), expected, "chunk {chunk} of {array:?}");
+        }
+        let chunks = [&near2, &far2, &offset2].map(|array| array.array_bytes() / 4096);
+        assert_eq!(chunks, [40, 32, 32]);
+    }
+
+    /// Losing members 1 and 2 of four: near copies pair 0-1 and 2-3; far copies pair all
+    /// neighbours, unless far sets keep them in pairs too.
+    #[test]
+    fn which_pairs_may_go() {
+        let missing = [false, true, true, false];
+        for (layout, survives) in [(0x102, true), (0x201, false), (0x40201, true)] {
+            assert_eq!(raid10(layout, 4, 16).survives(&missing), survives, "{layout:#x}");
+        }
+        // The flawed far sets of three members keep both copies on one.
+        assert!(!raid10(0x20201, 3, 16).survives(&[true, false, false]));
+    }
+}

@@ -1,12 +1,10 @@
 //! Small arrays whole: every level, layout and member count against the naive model, every
 //! chunk in both directions, every set of missing members.
 
-mod model;
-
 use std::collections::BTreeSet;
 
+use crate::model::{self, Cell};
 use geometry::{Geometry, GeometryError, Home, Level, Place, Role, Shape};
-use model::Cell;
 
 const CHUNK: u64 = 4096;
 
@@ -32,7 +30,7 @@ fn check(shape: &Shape) {
         assert_eq!(run.array_offset, offset, "{shape:?}");
         offset += run.bytes;
         for at in [run.array_offset, offset - 1] {
-            let one = geometry.runs(at, 1).next().unwrap();
+            let one = geometry.runs(at, 1).next().expect("one byte is one run");
             let places: Vec<Place> =
                 (0..geometry.copies()).map(|k| geometry.copy(&one, k)).collect();
             let found: Vec<_> = places.iter().map(|p| (p.member, p.offset)).collect();
