@@ -3,18 +3,28 @@
 //! - [`AccessSpec`] says which requests a workload consists of, [`CATALOGUE`]
 //!   holds the known ones, [`Generator`] turns one into an endless, repeatable
 //!   row of requests, in the lab's own way or by Iometer's rules.
+//! - [`Meter`] adds up what was measured, [`Histogram`] keeps the latencies.
 //!
 //! Nothing here knows a file, a device, a thread or a clock: offsets and times
 //! are numbers that come in and go out.
 
 mod catalogue;
 mod generator;
+mod histogram;
+mod meter;
 mod random;
 mod request;
 mod spec;
 
 pub use catalogue::{CATALOGUE, Workload, find_workload};
 pub use generator::{GENERATOR_VERSION, Generator, GeneratorConfig, GeneratorError, GeneratorMode};
+pub use histogram::{
+    Bucket, Histogram, HistogramDecodeError, LATENCY_MAX_NS, LATENCY_MIN_NS, Percentile,
+};
+pub use meter::{
+    Completion, DirectionSummary, Drained, INTERVALS_MAX, Interval, Meter, MeterConfig, MeterError,
+    Sample, Summary, Window,
+};
 pub use random::{RANDOM_ALGORITHM, Random};
 pub use request::{Direction, OFFSET_MAX, Request, SECTOR_BYTES, WorkingSet, WorkingSetError};
 pub use spec::{AccessSpec, LINES_MAX, REQUEST_BYTES_MAX, SHARE_TOTAL_MAX, SpecError, SpecLine};
