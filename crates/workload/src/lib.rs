@@ -3,11 +3,15 @@
 //! - [`AccessSpec`] says which requests a workload consists of, [`CATALOGUE`]
 //!   holds the known ones, [`Generator`] turns one into an endless, repeatable
 //!   row of requests, in the lab's own way or by Iometer's rules.
+//! - [`Arrival`] says when they start: closed loop, fixed rate or Poisson.
+//!   [`sweep`] holds the usual rows of
+//!   queue depths and sizes.
 //! - [`Meter`] adds up what was measured, [`Histogram`] keeps the latencies.
 //!
 //! Nothing here knows a file, a device, a thread or a clock: offsets and times
 //! are numbers that come in and go out.
 
+mod arrival;
 mod catalogue;
 mod generator;
 mod histogram;
@@ -15,7 +19,9 @@ mod meter;
 mod random;
 mod request;
 mod spec;
+pub mod sweep;
 
+pub use arrival::{Arrival, ArrivalError, OpenSchedule, RATE_MAX_PER_SECOND, Schedule};
 pub use catalogue::{CATALOGUE, Workload, find_workload};
 pub use generator::{GENERATOR_VERSION, Generator, GeneratorConfig, GeneratorError, GeneratorMode};
 pub use histogram::{
