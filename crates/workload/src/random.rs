@@ -73,11 +73,19 @@ impl Random {
     }
 }
 
-/// One step of SplitMix64 (G. Steele et al., "Fast Splittable Pseudorandom
-/// Number Generators", 2014): a good mixing of 64 bits into 64 bits.
-#[inline]
+/// What a SplitMix64 state grows by for each number: 2^64 by the golden ratio.
+pub(crate) const SPLITMIX64_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The first number of SplitMix64 from state `value` (G. Steele et al., "Fast
+/// Splittable Pseudorandom Number Generators", 2014).
 pub(crate) const fn splitmix64(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mix64(value.wrapping_add(SPLITMIX64_STEP))
+}
+
+/// SplitMix64's mixing of a state: 64 bits into 64 bits, none lost.
+#[inline]
+pub(crate) const fn mix64(state: u64) -> u64 {
+    let mut mixed = state;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
