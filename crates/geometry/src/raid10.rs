@@ -185,7 +185,7 @@ impl Raid10 {
         let far = u64::from(self.far);
         let (row, far_copy) =
             if self.offset { (row / far, row % far) } else { (row % self.rows, row / self.rows) };
-        if far_copy >= far || row >= self.rows {
+        if far_copy >= far {
             return None;
         }
         let (base, size) = self.far_set(member as u32);
