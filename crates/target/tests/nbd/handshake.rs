@@ -205,6 +205,15 @@ fn data_beyond_the_bound_is_too_big_and_then_too_much() {
     let list = option(OptionCode::List, &vec![0; 65_537]);
     let expected = [MAGIC, b"\0\0\0\x03\x80\0\0\x09\0\0\0\x14", b"the data is too long"].concat();
     assert_eq!(replies(&[list]), expected);
+    // The end of the data is found wherever a piece ends.
+    let input = [FLAGS, &option(OptionCode::List, &vec![0; 65_537]), b"IHAVEOPT"].concat();
+    for split in input.len() - 12..input.len() {
+        let mut shell = Shell::new(exports());
+        shell.feed(&input[..split]);
+        shell.feed(&input[split..]);
+        assert_eq!(shell.session().phase(), Phase::OptionHeader { received: 8 });
+        assert_eq!(shell.finish().output.split_off(18), expected);
+    }
     let endless = OptionHeader { option: 3, length: u32::MAX }.encode();
     let reason = CloseReason::OptionTooLong { option: 3, length: u32::MAX };
     assert_eq!(closed(&[FLAGS, &endless].concat()), Some(reason));

@@ -315,6 +315,30 @@ fn g02_every_handle_gets_a_reply_and_the_connection_stays_usable() {
     }
 }
 
+/// Case G07, after the handshake: the line names the request or its payload.
+#[test]
+fn g07_a_peer_closing_in_transmission_is_named() {
+    let negotiation = full_negotiation();
+    let mut write = request(CommandCode::Write, NONE, 1, 0, 3);
+    write.extend(b"abc");
+    // The second one is refused: what is thrown away counts alike.
+    write.extend(request(CommandCode::Write, NONE, 2, SIZE_BYTES, 3));
+    write.extend(b"abc");
+    for end in 0..=write.len() {
+        let mut shell = Shell::new(exports());
+        shell.feed(&negotiation);
+        for byte in write[..end].chunks(1) {
+            shell.feed(byte);
+        }
+        let place = match end % 31 {
+            0 => "transmission, between requests".into(),
+            came @ 1..28 => format!("the header of a request ({came} of 28 bytes came)"),
+            at => format!("the payload of a write ({} bytes missing)", 31 - at),
+        };
+        assert_eq!(shell.session().peer_closed(), format!("peer closed during {place}"));
+    }
+}
+
 /// Case G09: a client that knows nothing of block sizes is served at any
 /// alignment, also where a larger minimum is advertised.
 #[test]
