@@ -246,6 +246,9 @@ fn lengths_are_bounded_by_what_was_negotiated() {
 
 #[test]
 fn a_payload_beyond_bearing_closes() {
+    let write = request(CommandCode::Write, NONE, 1, 0, PAYLOAD_BYTES_MAX);
+    let transcript = run(&[full_negotiation(), write].concat(), usize::MAX);
+    assert_eq!(transcript.refusals, [Some(Refusal::WritePastEnd)], "this much is drained");
     let length = PAYLOAD_BYTES_MAX + 1;
     let write = request(CommandCode::Write, NONE, 1, 0, length);
     let transcript = run(&[full_negotiation(), write].concat(), usize::MAX);
