@@ -9,4 +9,5 @@
 //!   planning a new set and deciding which of several disagreeing superblocks to trust.
 
 mod bytes;
+mod checksum;
 pub mod md;

@@ -7,17 +7,26 @@
 //! All places on a member are byte offsets from its start in this crate's views; the raw
 //! [`Superblock`] keeps md's own unit (sectors of 512 bytes), marked in the field names.
 
+mod badblocks;
+mod bitmap;
+pub mod journal;
 mod member;
+mod ppl;
+mod superblock090;
 mod superblock1;
 mod types;
 mod validate;
 
+pub use badblocks::{BadBlocksError, build_bad_blocks, parse_bad_blocks};
+pub use bitmap::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader, BitmapState};
 pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
 };
+pub use ppl::{PPL_HEADER_BYTES, PplEntry, PplError, PplLog};
 pub use superblock1::{
     Place, RESYNC_CLEAN, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError, places,
 };
+pub use superblock090::{SUPERBLOCK090_BYTES, Superblock090Error, parse090, place090};
 pub use types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};
 pub use validate::Implausible;
 
