@@ -18,7 +18,9 @@
 //! [`Command::Write`] the shell takes `length` bytes, first from its buffer and
 //! then from the socket straight into their destination, and reports them with
 //! [`Session::payload_received`]. The payload of a refused write is thrown
-//! away by the session, after the refusal, without being kept.
+//! away by the session, without being kept, and only then comes the refusal:
+//! clients exist (libnbd) that hang up on a reply to a request they are still
+//! sending.
 
 use super::closing::{CloseReason, Phase};
 use super::export::Exports;
@@ -68,14 +70,22 @@ enum Stage {
     Closed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Payload {
     /// No payload is due.
     None,
     /// The shell takes these bytes.
     Shell(u32),
-    /// These bytes are thrown away.
-    Drain(u32),
+    /// These bytes are thrown away; then the write is refused.
+    Drain(Refused),
+}
+
+/// A refused write whose payload is still coming.
+#[derive(Debug)]
+struct Refused {
+    left: u32,
+    ticket: Ticket,
+    refusal: Refusal,
 }
 
 /// One connection.
@@ -109,7 +119,7 @@ impl Session {
                 Phase::RequestHeader { received: *partial }
             }
             Stage::Transmission {
-                payload: Payload::Shell(missing) | Payload::Drain(missing),
+                payload: Payload::Shell(missing) | Payload::Drain(Refused { left: missing, .. }),
                 ..
             } => Phase::WritePayload { missing: *missing },
             Stage::Closed => Phase::Closed,
@@ -173,49 +183,56 @@ impl Session {
         let Stage::Transmission { terms, partial, payload } = &mut self.stage else {
             return (0, Event::NeedMore);
         };
-        let drained = match *payload {
-            Payload::None => 0,
+        match std::mem::replace(payload, Payload::None) {
+            Payload::None => {}
             Payload::Shell(left) => panic!("the shell still owes {left} bytes of a write"),
-            Payload::Drain(left) => {
-                let drained = left.min(u32::try_from(input.len()).unwrap_or(u32::MAX));
-                *payload =
-                    if drained == left { Payload::None } else { Payload::Drain(left - drained) };
-                drained as usize
-            }
-        };
-        let rest = &input[drained..];
-        if *payload != Payload::None {
-            return (drained, Event::NeedMore);
+            Payload::Drain(refused) => return refused.drain(payload, input),
         }
         *partial = 0;
-        let (header, payload_bytes) = match decode(rest) {
+        let (header, payload_bytes) = match decode(input) {
             Decoded::NeedMore(_) => {
-                *partial = rest.len();
-                return (drained, Event::NeedMore);
+                *partial = input.len();
+                return (0, Event::NeedMore);
             }
-            Decoded::Fatal(reason) => return (drained, self.close(reason)),
+            Decoded::Fatal(reason) => return (0, self.close(reason)),
             Decoded::Request { header, payload_bytes } => (header, payload_bytes),
         };
-        let consumed = drained + RequestHeader::BYTES;
         let ticket = Ticket::new(&header, terms.structured_replies);
-        let refused = match judge(&header, terms) {
-            Verdict::Disconnect => return (consumed, self.close(CloseReason::Disconnected)),
+        let refusal = match judge(&header, terms) {
+            Verdict::Disconnect => {
+                return (RequestHeader::BYTES, self.close(CloseReason::Disconnected));
+            }
             _ if self.shutdown => Refusal::Shutdown,
             Verdict::Refuse(refusal) => refusal,
             Verdict::Nothing => {
-                return (consumed, Event::Answer { head: ticket.done(), refusal: None });
+                let event = Event::Answer { head: ticket.done(), refusal: None };
+                return (RequestHeader::BYTES, event);
             }
             Verdict::Serve(command) => {
                 if payload_bytes > 0 {
                     *payload = Payload::Shell(payload_bytes);
                 }
-                return (consumed, Event::Request { ticket, command });
+                return (RequestHeader::BYTES, Event::Request { ticket, command });
             }
         };
-        if payload_bytes > 0 {
-            *payload = Payload::Drain(payload_bytes);
-        }
-        let event = Event::Answer { head: ticket.refuse(refused), refusal: Some(refused) };
-        (consumed, event)
+        let refused = Refused { left: payload_bytes, ticket, refusal };
+        let (drained, event) = refused.drain(payload, &input[RequestHeader::BYTES..]);
+        (RequestHeader::BYTES + drained, event)
+    }
+}
+
+impl Refused {
+    /// Throws away payload, and answers at its end.
+    fn drain(mut self, payload: &mut Payload, input: &[u8]) -> (usize, Event) {
+        let drained = self.left.min(u32::try_from(input.len()).unwrap_or(u32::MAX));
+        self.left -= drained;
+        let event = if self.left == 0 {
+            let refusal = self.refusal;
+            Event::Answer { head: self.ticket.refuse(refusal), refusal: Some(refusal) }
+        } else {
+            *payload = Payload::Drain(self);
+            Event::NeedMore
+        };
+        (drained as usize, event)
     }
 }

@@ -106,6 +106,10 @@ impl Shell {
         &mut self.session
     }
 
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         loop {

@@ -2,7 +2,7 @@
 
 use target::nbd::wire::{CommandCode, CommandFlags, OptionCode, RequestHeader, TransmissionFlags};
 use target::nbd::{
-    CloseReason, Command, Export, PAYLOAD_BYTES_MAX, Refusal, Terms, Verdict, judge,
+    CloseReason, Command, Export, PAYLOAD_BYTES_MAX, Phase, Refusal, Terms, Verdict, judge,
 };
 
 use crate::client::{DATA, FLAGS, SIZE_BYTES, Shell, exports, full_negotiation, option};
@@ -220,6 +220,18 @@ fn a_read_only_export_permits_no_write_and_drains_its_payload() {
     assert_eq!(answers(&negotiation, &requests), [denied, done].concat());
 }
 
+/// libnbd hangs up on a reply to a request that it is still sending.
+#[test]
+fn a_refusal_waits_for_the_end_of_the_payload() {
+    let mut shell = Shell::new(exports());
+    shell.feed(&full_negotiation());
+    shell.feed(&request(CommandCode::Write, NONE, 1, SIZE_BYTES, 3));
+    shell.feed(b"ab");
+    assert_eq!(shell.transcript().refusals, []);
+    shell.feed(b"c");
+    assert_eq!(shell.transcript().refusals, [Some(Refusal::WritePastEnd)]);
+}
+
 #[test]
 fn lengths_are_bounded_by_what_was_negotiated() {
     let small = terms(|export| export.block_max = 1 << 20);
@@ -248,7 +260,8 @@ fn lengths_are_bounded_by_what_was_negotiated() {
 fn a_payload_beyond_bearing_closes() {
     let write = request(CommandCode::Write, NONE, 1, 0, PAYLOAD_BYTES_MAX);
     let transcript = run(&[full_negotiation(), write].concat(), usize::MAX);
-    assert_eq!(transcript.refusals, [Some(Refusal::WritePastEnd)], "this much is drained");
+    let draining = Phase::WritePayload { missing: PAYLOAD_BYTES_MAX };
+    assert_eq!((transcript.closed, transcript.phase), (None, Some(draining)));
     let length = PAYLOAD_BYTES_MAX + 1;
     let write = request(CommandCode::Write, NONE, 1, 0, length);
     let transcript = run(&[full_negotiation(), write].concat(), usize::MAX);
