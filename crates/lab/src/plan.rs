@@ -37,14 +37,19 @@
 //! queue_depths = [4]                     # or { from = 1, to = 256, factor = 2 }
 //! ```
 //!
-//! Left out: whether the drives exist, are free, or are large enough, and how
-//! many members a level needs. The runner asks the rooms that know.
+//! Left out: whether the drives exist, are free, or are large enough. The runner
+//! asks the rooms that know.
 
 mod check;
 mod error;
 mod reader;
 
+use workload::{AccessSpec, SpecError};
+
 pub use error::{ImpossibleSweep, PlanError, PlanErrorKind};
+
+/// Name of a workload that the plan itself spells out.
+pub const INLINE: &str = "inline";
 
 /// A checked plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +99,7 @@ pub enum Storage {
     Array {
         /// Its members, in order.
         members: Vec<DriveSource>,
-        /// Level, layout and chunk as written in the plan.
+        /// Level, layout and chunk.
         shape: ArrayShape,
     },
     /// A path or an `nbd://` or `nbd+unix://` URI, opened as it is.
@@ -116,13 +121,13 @@ pub enum DriveSource {
     Path(String),
 }
 
-/// The shape of an array, in words that the array's own rooms explain.
+/// The shape of an array, in the geometry's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayShape {
-    /// `raid5`, `raid10`, …
-    pub level: String,
-    /// `left-symmetric`, `near2`, …; the level's usual one if absent.
-    pub layout: Option<String>,
+    /// Level.
+    pub level: geometry::Level,
+    /// md's number of the layout; the level's usual one where the plan names none.
+    pub layout: u32,
     /// Bytes of a stripe on one member; the usual size if absent.
     pub chunk_bytes: Option<u64>,
 }
@@ -132,9 +137,11 @@ pub struct ArrayShape {
 pub struct Test {
     /// Its name in the report; no two are the same.
     pub name: String,
-    /// What is asked of the subject.
-    pub workload: Workload,
-    /// Block sizes in bytes, ascending. Empty: the sizes of the workload itself.
+    /// Name of the workload in the catalogue; [`INLINE`] if the plan spells it out.
+    pub workload: String,
+    /// What is asked of the subject, with the workload's own request sizes.
+    pub spec: AccessSpec,
+    /// Request sizes in bytes that replace the workload's own, ascending. Empty: as they are.
     pub block_sizes: Vec<u64>,
     /// Outstanding I/Os, ascending.
     pub queue_depths: Vec<u32>,
@@ -144,30 +151,6 @@ pub struct Test {
     pub ramp_ns: u64,
     /// Bytes of the subject that are touched; the whole subject if absent.
     pub working_set_bytes: Option<u64>,
-}
-
-/// What is asked of a subject.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Workload {
-    /// An access specification of the catalogue.
-    Named(String),
-    /// An access specification written in the plan; the shares add up to 100.
-    Inline(Vec<AccessLine>),
-}
-
-/// One line of an access specification.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLine {
-    /// Size of the requests in bytes.
-    pub size_bytes: u64,
-    /// Percentage of all requests, 1 to 100.
-    pub share_percent: u8,
-    /// Percentage of reads among them.
-    pub read_percent: u8,
-    /// Percentage of random positions among them.
-    pub random_percent: u8,
-    /// Random positions are multiples of this many bytes.
-    pub alignment_bytes: u64,
 }
 
 /// One measurement of a run.
@@ -184,18 +167,13 @@ pub struct PlannedCell {
 }
 
 impl Plan {
-    /// Reads and checks a plan. `file` is the name that errors show;
-    /// `catalogue` holds the names of the known access specifications.
+    /// Reads and checks a plan. `file` is the name that errors show.
     ///
     /// # Errors
     ///
     /// The first fault, with its place and, where one is known, a hint.
-    pub fn parse(
-        file: &str,
-        text: &str,
-        catalogue: &[&'static str],
-    ) -> Result<Self, Box<PlanError>> {
-        check::plan(file, text, catalogue)
+    pub fn parse(file: &str, text: &str) -> Result<Self, Box<PlanError>> {
+        check::plan(file, text)
     }
 
     /// Every cell in the order it is measured: subject by subject, so that each is built once.
@@ -222,7 +200,7 @@ impl Plan {
     /// Every path and URI that existed before the run and would be written to, without repeats.
     /// Nothing is written to them before the user has named them as lost.
     pub fn written_paths(&self) -> Vec<&str> {
-        let writes = self.tests.iter().any(|test| test.workload.writes());
+        let writes = self.tests.iter().any(|test| test.spec.has_writes());
         let mut paths = std::collections::BTreeSet::new();
         for subject in &self.subjects {
             match &subject.storage {
@@ -253,6 +231,19 @@ impl Test {
         }
     }
 
+    /// The requests of one point: the workload's own, or with the point's block size.
+    ///
+    /// # Errors
+    ///
+    /// None for the points of a checked plan.
+    pub fn spec_at(&self, block_bytes: Option<u64>) -> Result<AccessSpec, SpecError> {
+        match block_bytes {
+            // Sizes of a plan are far below 32 bits; a larger one is refused as too large.
+            Some(bytes) => self.spec.with_request_bytes(u32::try_from(bytes).unwrap_or(u32::MAX)),
+            None => Ok(self.spec.clone()),
+        }
+    }
+
     /// Time of all its cells on one subject, ramps included, in nanoseconds.
     pub fn measuring_ns(&self) -> u64 {
         let cells = (self.blocks().len() * self.queue_depths.len()) as u64;
@@ -263,17 +254,6 @@ impl Test {
     /// so that every cell has enough of them to judge its spread.
     pub fn interval_ns(&self) -> u64 {
         (self.time_ns / 10).clamp(1, crate::units::NS_PER_SECOND)
-    }
-}
-
-impl Workload {
-    /// Whether it may write. A named specification counts as writing: the catalogue knows better,
-    /// and a confirmation too many harms nobody.
-    pub fn writes(&self) -> bool {
-        match self {
-            Self::Named(_) => true,
-            Self::Inline(lines) => lines.iter().any(|line| line.read_percent < 100),
-        }
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use geometry::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Geometry, Level, Shape};
 use toml::de::DeTable;
+use workload::{AccessSpec, CATALOGUE, SpecLine};
 
 use super::error::{ImpossibleSweep, PlanError, PlanErrorKind, Source};
 use super::reader::{Table, Value};
-use super::{
-    AccessLine, ArrayShape, DataPattern, DriveSource, Plan, Storage, Subject, Test, Workload,
-};
+use super::{ArrayShape, DataPattern, DriveSource, INLINE, Plan, Storage, Subject, Test};
 use crate::units::{NS_PER_SECOND, plan_size};
 
 /// Least block: the logical sector of every drive that matters.
@@ -30,8 +30,6 @@ const DRIVE_BYTES_LEAST: u64 = 16 << 20;
 const BYTES_MOST: u64 = 1 << 62;
 /// Most file drives of a subject.
 const DRIVES_MOST: u64 = 384;
-/// Chunks of arrays, as the geometry takes them.
-const CHUNK_BYTES: (u64, u64) = (4 << 10, 16 << 20);
 /// Most cells of a plan: a day at one second each.
 const CELLS_MOST: u64 = 100_000;
 
@@ -42,11 +40,12 @@ const RAMP_NS_DEFAULT: u64 = 2 * NS_PER_SECOND;
 
 /// The level of a drive without an array.
 const SINGLE: &str = "single";
-/// Levels a subject may name. What they mean is the array's affair.
-const LEVELS: [&str; 11] = [
-    SINGLE, "linear", "raid0", "raid1", "raid10", "raid3", "raid4", "raid5", "raid6", "raid50",
-    "raid60",
-];
+/// A level that is another one with the smallest chunk.
+const RAID3: &str = "raid3";
+/// Chunk and member size to check a shape with where the plan leaves them open:
+/// counts and layouts don't depend on them.
+const NOMINAL_CHUNK_BYTES: u64 = 64 << 10;
+const NOMINAL_MEMBER_BYTES: u64 = 1 << 30;
 
 /// What tests and subjects fall back to.
 struct Defaults<'a> {
@@ -57,11 +56,7 @@ struct Defaults<'a> {
 }
 
 /// Reads and checks a whole plan.
-pub(super) fn plan(
-    file: &str,
-    text: &str,
-    catalogue: &[&'static str],
-) -> Result<Plan, Box<PlanError>> {
+pub(super) fn plan(file: &str, text: &str) -> Result<Plan, Box<PlanError>> {
     let source = Source { file, text };
     let document = DeTable::parse(text).map_err(|error| {
         let kind = PlanErrorKind::Syntax(error.message().replace('\n', ", "));
@@ -98,7 +93,7 @@ pub(super) fn plan(
     let mut names = BTreeSet::new();
     let list = top.require("tests", "add a [[tests]] with a name and a workload")?;
     for value in list.list("a list of tables: [[tests]]")? {
-        tests.push(test(&value, &defaults, catalogue, &mut names)?);
+        tests.push(test(&value, &defaults, &mut names)?);
     }
 
     let points: u64 =
@@ -185,7 +180,7 @@ fn subject(
     }
 
     let level = match table.get("level") {
-        Some(value) => value.name_of("level", &LEVELS)?,
+        Some(value) => value.text()?,
         None => SINGLE,
     };
     let inherited = table.get("drives").is_none();
@@ -197,10 +192,7 @@ fn subject(
     };
     let mut members = drives(&value)?;
     if level != SINGLE {
-        let layout = table.get("layout").map(|value| value.text()).transpose()?;
-        let chunk_bytes = table.get("chunk").map(|value| chunk(&value)).transpose()?;
-        let shape =
-            ArrayShape { level: level.to_owned(), layout: layout.map(str::to_owned), chunk_bytes };
+        let shape = shape(&table, &value, &members)?;
         return Ok(Subject { name, storage: Storage::Array { members, shape }, baseline });
     }
     for key in ["layout", "chunk"] {
@@ -215,9 +207,56 @@ fn subject(
     Ok(Subject { name, storage: Storage::Drive(members.swap_remove(0)), baseline })
 }
 
+/// Level, layout and chunk, checked against the number of members and, as far as the plan
+/// knows them, their sizes.
+fn shape(
+    table: &Table<'_>,
+    drives: &Value<'_>,
+    members: &[DriveSource],
+) -> Result<ArrayShape, Box<PlanError>> {
+    let value = table.require("level", "give level = \"raid5\"")?;
+    let level = level(&value)?;
+    let layout = match table.get("layout") {
+        Some(value) => geometry::parse_layout(level, value.text()?)
+            .map_err(|error| value.error(error.into(), None))?,
+        None => geometry::default_layout(level),
+    };
+    let chunk_bytes = if value.text()?.eq_ignore_ascii_case(RAID3) {
+        table.refuse("chunk", "raid3 has the smallest there is", "use raid4 for another chunk")?;
+        Some(CHUNK_BYTES_MIN)
+    } else {
+        table.get("chunk").map(|value| chunk(&value)).transpose()?
+    };
+    let member_bytes = members
+        .iter()
+        .map(|member| match member {
+            DriveSource::Scratch { size_bytes, .. } => *size_bytes,
+            DriveSource::Path(_) => NOMINAL_MEMBER_BYTES,
+        })
+        .collect();
+    Geometry::new(&Shape {
+        level,
+        layout,
+        chunk_bytes: chunk_bytes.unwrap_or(NOMINAL_CHUNK_BYTES),
+        member_bytes,
+    })
+    .map_err(|error| drives.error(error.into(), None))?;
+    Ok(ArrayShape { level, layout, chunk_bytes })
+}
+
+fn level(value: &Value<'_>) -> Result<Level, Box<PlanError>> {
+    let name = value.text()?;
+    name.parse().map_err(|_| {
+        let known: Vec<String> = Level::ALL.iter().map(Level::to_string).collect();
+        let known: Vec<&str> =
+            [SINGLE, RAID3].into_iter().chain(known.iter().map(String::as_str)).collect();
+        value.unknown_name("level", name, &known)
+    })
+}
+
 /// A chunk: md's, so a power of two.
 fn chunk(value: &Value<'_>) -> Result<u64, Box<PlanError>> {
-    let bytes = value.size(CHUNK_BYTES.0, CHUNK_BYTES.1)?;
+    let bytes = value.size(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
     if bytes.is_power_of_two() {
         return Ok(bytes);
     }
@@ -276,7 +315,6 @@ fn settle_baseline(subjects: &mut [Subject], list: &Value<'_>) -> Result<(), Box
 fn test(
     value: &Value<'_>,
     defaults: &Defaults<'_>,
-    catalogue: &[&'static str],
     names: &mut BTreeSet<String>,
 ) -> Result<Test, Box<PlanError>> {
     let table = value.table(
@@ -285,9 +323,18 @@ fn test(
         &["name", "workload", "block_sizes", "queue_depths", "time", "ramp", "working_set"],
     )?;
     let name = unique_name(&table, "test", names)?;
-    let workload = workload(&table, catalogue)?;
+    let (workload, spec) = workload(&table)?;
     let block_sizes = match table.get("block_sizes") {
-        Some(value) => sweep(&value, plan_size, block)?,
+        Some(value) => {
+            let sizes = sweep(&value, plan_size, block)?;
+            // Only a workload of one size can be swept.
+            let smallest = sizes.first().map_or(BLOCK_BYTES_LEAST, |size| *size) as u32;
+            spec.with_request_bytes(smallest).map_err(|error| {
+                let hint = "leave `block_sizes` out, or use a workload of one size";
+                value.error(error.into(), Some(hint.to_owned()))
+            })?;
+            sizes
+        }
         None => Vec::new(),
     };
     let queue_depths = match table.get("queue_depths") {
@@ -299,11 +346,9 @@ fn test(
     let (mut time_ns, mut ramp_ns) = (defaults.time_ns, defaults.ramp_ns);
     timing(&table, &mut time_ns, &mut ramp_ns)?;
     let working_set_bytes = working_set(&table)?.or(defaults.working_set_bytes);
-    let largest = match &workload {
-        Workload::Inline(lines) => lines.iter().map(|line| line.size_bytes).max(),
-        _ => block_sizes.last().copied(),
-    };
-    if let (Some(bytes), Some(largest)) = (working_set_bytes, largest)
+    let largest =
+        block_sizes.last().copied().unwrap_or_else(|| u64::from(spec.request_bytes_max()));
+    if let Some(bytes) = working_set_bytes
         && bytes < largest
     {
         let kind = PlanErrorKind::OutOfRange {
@@ -318,6 +363,7 @@ fn test(
     Ok(Test {
         name,
         workload,
+        spec,
         block_sizes,
         queue_depths: queue_depths.into_iter().map(|depth| depth as u32).collect(),
         time_ns,
@@ -339,16 +385,23 @@ fn block(value: &Value<'_>) -> Result<u64, Box<PlanError>> {
     Err(value.error(kind, None))
 }
 
-fn workload(table: &Table<'_>, catalogue: &[&'static str]) -> Result<Workload, Box<PlanError>> {
+/// Name and requests of a workload.
+fn workload(table: &Table<'_>) -> Result<(String, AccessSpec), Box<PlanError>> {
     let value = table.require("workload", "give a name of the catalogue or { lines = [...] }")?;
     if value.is_table() {
-        return inline(&value);
+        return Ok((INLINE.to_owned(), inline(&value)?));
     }
-    Ok(Workload::Named(value.name_of("workload", catalogue)?.to_owned()))
+    let name = value.text()?;
+    let known = workload::find_workload(name).ok_or_else(|| {
+        let names: Vec<&str> = CATALOGUE.iter().map(|workload| workload.name).collect();
+        value.unknown_name("workload", name, &names)
+    })?;
+    let spec = known.spec().map_err(|error| value.error(error.into(), None))?;
+    Ok((name.to_owned(), spec))
 }
 
 /// An access specification in the plan itself.
-fn inline(value: &Value<'_>) -> Result<Workload, Box<PlanError>> {
+fn inline(value: &Value<'_>) -> Result<AccessSpec, Box<PlanError>> {
     let table = value.table("the workload", "a name or a table", &["lines"])?;
     let list =
         table.require("lines", "give lines = [{ size = \"8K\", read = 67, random = 100 }]")?;
@@ -361,26 +414,22 @@ fn inline(value: &Value<'_>) -> Result<Workload, Box<PlanError>> {
             &["size", "share", "read", "random", "alignment"],
         )?;
         let size_bytes = block(&line.require("size", "give size = \"8K\"")?)?;
-        let percent = |key, least, absent| {
-            line.get(key).map_or(Ok(absent), |value| value.integer(least, 100)).map(|it| it as u8)
-        };
-        lines.push(AccessLine {
-            size_bytes,
-            share_percent: percent("share", 1, 100)?,
-            read_percent: percent("read", 0, 100)?,
-            random_percent: percent("random", 0, 100)?,
-            alignment_bytes: match line.get("alignment") {
-                Some(value) => block(&value)?,
-                None => size_bytes,
-            },
-        });
+        let percent = |key, least| line.get(key).map_or(Ok(100), |value| value.integer(least, 100));
+        let mut spec_line = SpecLine::new(
+            percent("share", 1)? as u32,
+            size_bytes as u32,
+            percent("read", 0)? as u8,
+            percent("random", 0)? as u8,
+        );
+        if let Some(value) = line.get("alignment") {
+            spec_line.alignment_bytes = Some(block(&value)? as u32);
+        }
+        lines.push(spec_line);
     }
-    let total: u64 = lines.iter().map(|line| u64::from(line.share_percent)).sum();
-    if total != 100 {
+    AccessSpec::new(&lines).map_err(|error| {
         let hint = "`share` is the percentage of all requests".to_owned();
-        return Err(list.error(PlanErrorKind::SharesOff { total }, Some(hint)));
-    }
-    Ok(Workload::Inline(lines))
+        list.error(error.into(), Some(hint))
+    })
 }
 
 /// A list of values or `{ from, to, factor }`: ascending, without repeats.

@@ -117,12 +117,15 @@ pub enum PlanErrorKind {
         /// Why.
         reason: &'static str,
     },
-    /// Shares of an access specification that do not add up.
-    #[error("the shares of `lines` add up to {total} %, not 100 %")]
-    SharesOff {
-        /// Their sum in percent.
-        total: u64,
-    },
+    /// An access specification that is none.
+    #[error(transparent)]
+    Spec(#[from] workload::SpecError),
+    /// Members, level, layout and chunk that make no array.
+    #[error(transparent)]
+    Geometry(#[from] geometry::GeometryError),
+    /// A layout the level does not have.
+    #[error(transparent)]
+    Layout(#[from] geometry::LayoutError),
     /// More cells than a run is ever meant to have.
     #[error("the plan has {cells} cells, more than {most}")]
     TooManyCells {

@@ -199,13 +199,17 @@ impl<'a> Value<'a> {
         known: &[&'static str],
     ) -> Result<&'static str, Box<PlanError>> {
         let text = self.text()?;
-        known.iter().find(|name| **name == text).copied().ok_or_else(|| {
-            let hint = match closest(text, known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known: {}", known.join(", ")),
-            };
-            self.error(PlanErrorKind::UnknownName { what, name: text.to_owned() }, Some(hint))
-        })
+        let found = known.iter().find(|name| **name == text).copied();
+        found.ok_or_else(|| self.unknown_name(what, text, known))
+    }
+
+    /// The error of a name that is none of the `known` ones.
+    pub fn unknown_name(&self, what: &'static str, name: &str, known: &[&str]) -> Box<PlanError> {
+        let hint = match closest(name, known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("known: {}", known.join(", ")),
+        };
+        self.error(PlanErrorKind::UnknownName { what, name: name.to_owned() }, Some(hint))
     }
 
     /// Whether this is a list.

@@ -3,10 +3,8 @@
 use super::*;
 use crate::units::NS_PER_SECOND;
 
-const CATALOGUE: [&str; 3] = ["sequential-read", "random-write", "file-server"];
-
 fn parse(text: &str) -> Result<Plan, Box<PlanError>> {
-    Plan::parse("p.toml", text, &CATALOGUE)
+    Plan::parse("p.toml", text)
 }
 
 const GOOD: &str = r#"
@@ -70,8 +68,8 @@ fn a_good_plan_says_what_it_says() {
         panic!("not an array")
     };
     assert_eq!(*members, (0..4).map(scratch).collect::<Vec<_>>());
-    assert_eq!(shape.level, "raid5");
-    assert_eq!(shape.layout.as_deref(), Some("left-symmetric"));
+    assert_eq!(shape.level, geometry::Level::Raid5);
+    assert_eq!(shape.layout, 2);
     assert_eq!(shape.chunk_bytes, Some(64 << 10));
     assert_eq!(plan.subjects[3].storage, Storage::Target("nbd://nas.example/export".into()));
 
@@ -80,9 +78,12 @@ fn a_good_plan_says_what_it_says() {
     assert_eq!(plan.tests[0].interval_ns(), 200_000_000);
     assert_eq!(plan.tests[1].queue_depths, [1, 16]);
     assert_eq!(plan.tests[1].time_ns, 5 * NS_PER_SECOND);
-    let Workload::Inline(lines) = &plan.tests[2].workload else { panic!("not inline") };
+    assert_eq!(plan.tests[1].spec.mean_request_bytes(), 11_345.92);
+    assert_eq!(plan.tests[2].workload, INLINE);
+    let lines = plan.tests[2].spec.lines();
     assert_eq!((lines[0].read_percent, lines[0].random_percent), (67, 100));
-    assert_eq!((lines[0].alignment_bytes, lines[1].alignment_bytes), (8192, 512));
+    assert_eq!((lines[0].alignment_bytes, lines[1].alignment_bytes), (None, Some(512)));
+    assert_eq!(plan.tests[0].spec_at(Some(65_536)).unwrap().mean_request_bytes(), 65_536.0);
 
     let cells = plan.cells();
     assert_eq!(cells.len(), 4 * (5 + 2 + 1));
@@ -99,7 +100,7 @@ fn with(subject: &str, test: &str) -> String {
 }
 
 const SUBJECT: &str = "name = \"s\"\ndrives = { count = 1, size = \"1G\" }";
-const TEST: &str = "name = \"t\"\nworkload = \"file-server\"";
+const TEST: &str = "name = \"t\"\nworkload = \"random-read\"";
 
 #[test]
 fn every_fault_has_its_place_and_words() {
@@ -249,6 +250,22 @@ fn every_fault_has_its_place_and_words() {
             "6:8: subject `s` is there twice",
             "",
         ),
+        (
+            array("level = \"raid5\"\nlayout = \"diagonal\""),
+            "6:10: unknown raid5 layout \"diagonal\"",
+            "",
+        ),
+        (array("level = \"raid1\"\nlayout = \"near=2\""), "6:10: raid1 has no layouts", ""),
+        (
+            array("level = \"raid3\"\nchunk = \"64K\""),
+            "6:9: `chunk` cannot be used here: raid3 has the smallest there is",
+            "use raid4 for another chunk",
+        ),
+        (
+            with("name = \"s\"\ndrives = [\"/a\", \"/b\", \"/c\"]\nlevel = \"raid6\"", TEST),
+            "4:10: raid6 needs at least 4 members, got 3",
+            "",
+        ),
         // sweeps
         (
             test("block_sizes = { from = \"1M\", to = \"4K\" }"),
@@ -275,17 +292,22 @@ fn every_fault_has_its_place_and_words() {
         (
             with(SUBJECT, "name = \"t\"\nworkload = \"games\""),
             "7:12: unknown workload `games`",
-            "known: sequential-read, random-write, file-server",
+            "known: file-server, web-server, database, workstation, streaming-read, streaming-write, sequential-read, sequential-write, random-read, random-write, mix-67-33, mix-33-67, access-time, access-time-write",
         ),
         (
             with(SUBJECT, "name = \"t\"\nworkload = { lines = [{ size = \"4K\", share = 60 }] }"),
-            "7:22: the shares of `lines` add up to 60 %, not 100 %",
+            "7:22: the shares add up to 60 %, not to 100 %",
             "`share` is the percentage of all requests",
         ),
         (
             with(SUBJECT, "name = \"t\"\nworkload = { lines = [{ size = \"4K\", read = 101 }] }"),
             "7:45: `read` is 101, outside of 0 to 100",
             "",
+        ),
+        (
+            with(SUBJECT, "name = \"t\"\nworkload = \"file-server\"\nblock_sizes = [\"4K\"]"),
+            "8:15: the access specification mixes request sizes, one size can't replace them",
+            "leave `block_sizes` out, or use a workload of one size",
         ),
         // missing
         ("".into(), "1:1: the plan has no `title`", "add title = \"…\" at the top"),
@@ -363,15 +385,7 @@ fn a_cut_or_garbled_plan_never_panics() {
 #[test]
 fn the_first_look_fits_into_three_minutes() {
     let text = include_str!("../../../../plans/first-look.toml");
-    let catalogue = [
-        "sequential-read",
-        "sequential-write",
-        "random-read",
-        "random-write",
-        "file-server",
-        "database",
-    ];
-    let plan = Plan::parse("plans/first-look.toml", text, &catalogue).unwrap();
+    let plan = Plan::parse("plans/first-look.toml", text).unwrap();
     assert_eq!(plan.subjects.len(), 6);
     assert_eq!(plan.cells().len(), 6 * 16);
     // 40 of the 180 seconds are for making the drives and building the arrays.
