@@ -4,8 +4,11 @@
 //! cell by cell, and everything after that is a function of the run's figures.
 
 pub mod export;
+#[cfg(test)]
+mod made_up;
 pub mod model;
 pub mod plan;
+pub mod store;
 pub mod units;
 
 pub use model::Run;

@@ -260,6 +260,37 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Self; 8] = [
+        Self::NotMeasured,
+        Self::Errors,
+        Self::Interrupted,
+        Self::CacheMeasured,
+        Self::DepthNotReached,
+        Self::NotSteady,
+        Self::Unwritten,
+        Self::Remark,
+    ];
+
+    /// Its name in the store and in exports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotMeasured => "not-measured",
+            Self::Errors => "errors",
+            Self::Interrupted => "interrupted",
+            Self::CacheMeasured => "cache-measured",
+            Self::DepthNotReached => "depth-not-reached",
+            Self::NotSteady => "not-steady",
+            Self::Unwritten => "unwritten",
+            Self::Remark => "remark",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Whether figures with this note may not be compared.
     pub fn invalidates(self) -> bool {
         matches!(self, Self::NotMeasured | Self::Errors | Self::Interrupted | Self::CacheMeasured)
