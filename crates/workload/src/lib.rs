@@ -9,6 +9,51 @@
 //! - [`Meter`] adds up what was measured, [`Histogram`] keeps the latencies,
 //!   [`stats`] compares repeated runs.
 //!
+//! A run in short, with a drive that answers everything after 100 microseconds:
+//!
+//! ```
+//! use workload::{
+//!     Completion, Generator, GeneratorConfig, GeneratorMode, Meter, MeterConfig, WorkingSet,
+//!     find_workload,
+//! };
+//!
+//! let spec = find_workload("database").ok_or("not in the catalogue")?.spec()?;
+//! let config = GeneratorConfig {
+//!     mode: GeneratorMode::Aligned,
+//!     working_set: WorkingSet::whole(1 << 30)?,
+//!     seed: 1,
+//!     worker: 0,
+//!     streams: 1,
+//! };
+//! let mut generator = Generator::new(&spec, &config)?;
+//! let mut meter = Meter::new(&MeterConfig {
+//!     start_ns: 0,
+//!     warmup_ns: 1_000_000,
+//!     measure_ns: 10_000_000,
+//!     interval_ns: 1_000_000,
+//!     asked_depth: Some(1),
+//! })?;
+//! let mut now_ns = 0;
+//! while now_ns < meter.window().to_ns {
+//!     let request = generator.next_request();
+//!     meter.note_issue(now_ns, 1);
+//!     meter.record(&Completion {
+//!         intended_ns: now_ns,
+//!         issued_ns: now_ns,
+//!         completed_ns: now_ns + 100_000,
+//!         bytes: request.bytes,
+//!         direction: request.direction,
+//!         ok: true,
+//!     });
+//!     now_ns += 100_000;
+//! }
+//! let summary = meter.summary();
+//! assert_eq!(summary.total().requests_per_second, Some(10_000.0));
+//! assert_eq!(summary.total().mean_request_bytes(), Some(generator.mean_request_bytes()));
+//! assert_eq!(summary.reached_depth, Some(1.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Nothing here knows a file, a device, a thread or a clock: offsets and times
 //! are numbers that come in and go out.
 
