@@ -58,8 +58,13 @@ pub(super) unsafe fn run<V: Vector, const N: usize>(length: usize, pass: impl Pa
 /// As [`Pass::block`].
 #[inline(always)]
 unsafe fn load<V: Vector, const N: usize>(from: *const u8, at: usize) -> [V; N] {
-    // SAFETY: the caller vouches for instructions and bounds.
-    std::array::from_fn(|i| unsafe { V::load(from.add(at + i * V::BYTES)) })
+    // SAFETY: the caller vouches for the instructions.
+    let mut vectors = [unsafe { V::zero() }; N];
+    for (i, vector) in vectors.iter_mut().enumerate() {
+        // SAFETY: the caller vouches for instructions and bounds.
+        *vector = unsafe { V::load(from.add(at + i * V::BYTES)) };
+    }
+    vectors
 }
 
 /// Writes `N` vectors at byte `at` of `to`.
@@ -76,19 +81,29 @@ unsafe fn store<V: Vector, const N: usize>(vectors: [V; N], to: *mut u8, at: usi
 
 /// Applies `combine` to the vectors of two arrays, place by place.
 #[inline(always)]
-fn zip<V: Vector, const N: usize>(a: [V; N], b: [V; N], combine: impl Fn(V, V) -> V) -> [V; N] {
-    std::array::from_fn(|i| combine(a[i], b[i]))
+fn zip<V: Vector, const N: usize>(
+    mut a: [V; N],
+    b: [V; N],
+    combine: impl Fn(V, V) -> V,
+) -> [V; N] {
+    for i in 0..N {
+        a[i] = combine(a[i], b[i]);
+    }
+    a
 }
 
 /// Applies `combine` to the vectors of three arrays, place by place.
 #[inline(always)]
 fn zip3<V: Vector, const N: usize>(
-    a: [V; N],
+    mut a: [V; N],
     b: [V; N],
     c: [V; N],
     combine: impl Fn(V, V, V) -> V,
 ) -> [V; N] {
-    std::array::from_fn(|i| combine(a[i], b[i], c[i]))
+    for i in 0..N {
+        a[i] = combine(a[i], b[i], c[i]);
+    }
+    a
 }
 
 /// `destination` = XOR of `sources`.
