@@ -1,12 +1,13 @@
 //! Parity beside ISA-L: P+Q of 8+2 and XOR of 8, measured alternately in one process.
 //!
-//! `cargo run --release --manifest-path bench/isal/Cargo.toml`; needs libisal's development
-//! files. Prints one JSON object per line and operation:
+//! `cargo run --release --manifest-path bench/isal/Cargo.toml`; needs x86-64 and libisal's
+//! development files. Prints one JSON object per line and operation:
 //!
 //! - `operation`, `data_count`, `chunk_bytes`, `working_set`: what was measured. `hot` is one
 //!   stripe over and over, `cold` a walk through stripes that together exceed the caches a core
 //!   has for itself.
-//! - `kernel`: the kernel ours used; ISA-L picks its own.
+//! - `kernel`: the kernel ours used. Beside the best one is what ISA-L picks for this processor,
+//!   beside the others ISA-L's code for the same older processors.
 //! - `ours_bytes_per_second`, `isal_bytes_per_second`: medians over the rounds, data without
 //!   redundancy.
 //! - `ratio`: ours to ISA-L's median; `ratio_p10`, `ratio_p90`: of the rounds' own ratios.
@@ -21,41 +22,73 @@ use std::time::Instant;
 
 use parity::Kernel;
 
+/// Takes the number of vectors, the length of each in bytes, and the vectors, 32-byte aligned.
+type Generate = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void) -> c_int;
+
+// `xor_gen` writes the XOR of all but the last vector into the last, `pq_gen` P and Q of all but
+// the last two into those. The others are the implementations for older processors.
 #[link(name = "isal")]
 unsafe extern "C" {
-    /// XOR of all but the last vector into the last; 32-byte aligned.
     fn xor_gen(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
-    /// P and Q of all but the last two vectors into those; 32-byte aligned.
+    fn xor_gen_avx(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
+    fn xor_gen_sse(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
     fn pq_gen(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
+    fn pq_gen_avx2(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
+    fn pq_gen_sse(vectors: c_int, length: c_int, array: *mut *mut c_void) -> c_int;
+}
+
+/// An implementation of ours and the one of ISA-L for the same processors.
+struct Pair {
+    kernel: &'static Kernel,
+    xor: Generate,
+    pq: Generate,
+}
+
+/// The best of both sides, and the pairs for older processors that this one can run.
+fn pairs() -> Vec<Pair> {
+    let mut pairs = vec![Pair { kernel: Kernel::best(), xor: xor_gen, pq: pq_gen }];
+    for kernel in Kernel::all_supported() {
+        let (xor, pq): (Generate, Generate) = match kernel.name() {
+            "avx2" => (xor_gen_avx, pq_gen_avx2),
+            "ssse3" => (xor_gen_sse, pq_gen_sse),
+            _ => continue,
+        };
+        pairs.push(Pair { kernel, xor, pq });
+    }
+    pairs
 }
 
 /// Data members; with P and Q the usual 8+2.
 const DATA_COUNT: usize = 8;
 
 /// Bytes on each member; 64 KiB is the figure that counts, the others show the trend.
-const CHUNKS: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+const CHUNKS: [usize; 3] = [4 << 10, 64 << 10, 256 << 10];
 
 /// Bytes of the stripes that are walked through when cold: above any core's own caches.
-const COLD_BYTES: usize = 64 << 20;
+const COLD_BYTES: usize = 40 << 20;
 
-/// Data worked on in one measurement: some milliseconds, far above the clock's resolution and
-/// short enough for the two sides of a round to meet the same conditions.
-const MEASURE_BYTES: usize = 128 << 20;
+/// Data worked on in one measurement, or once through the stripes if that is more: far above the
+/// clock's resolution, and mostly shorter than what a busy machine's scheduler leaves in one go.
+const MEASURE_BYTES: usize = 32 << 20;
 
-const ROUNDS: usize = 41;
+/// Enough for the median not to notice the rounds in which other work interfered.
+const ROUNDS: usize = 101;
 
 /// Bytes of a page, which buffers of arrays are aligned to.
 const PAGE: usize = 4096;
 
 fn main() {
-    for working_set in ["hot", "cold"] {
+    for pair in &pairs() {
         for chunk_bytes in CHUNKS {
-            let stripe_bytes = chunk_bytes * (DATA_COUNT + 2);
-            let count = if working_set == "hot" { 1 } else { COLD_BYTES.div_ceil(stripe_bytes) };
-            let mut stripes = Stripes::new(count, chunk_bytes);
-            for operation in [Operation::Xor, Operation::Pq] {
-                stripes.compare_results(operation);
-                report(working_set, chunk_bytes, operation, &mut stripes);
+            for working_set in ["hot", "cold"] {
+                let stripe_bytes = chunk_bytes * (DATA_COUNT + 2);
+                let count =
+                    if working_set == "hot" { 1 } else { COLD_BYTES.div_ceil(stripe_bytes) };
+                let mut stripes = Stripes::new(count, chunk_bytes);
+                for operation in [Operation::Xor, Operation::Pq] {
+                    stripes.compare_results(pair, operation);
+                    report(pair, working_set, operation, &mut stripes);
+                }
             }
         }
     }
@@ -97,13 +130,13 @@ impl Stripes {
     }
 
     /// Does the operation on all stripes; returns the bytes of data worked on.
-    fn work(&mut self, operation: Operation, side: Side) -> usize {
+    fn work(&mut self, pair: &Pair, operation: Operation, side: Side) -> usize {
         let chunk_bytes = self.chunk_bytes;
         let mut bytes = 0;
         for stripe in self.iter() {
             match side {
-                Side::Ours => ours(operation, stripe, chunk_bytes),
-                Side::Isal => isal(operation, stripe, chunk_bytes),
+                Side::Ours => ours(pair, operation, stripe, chunk_bytes),
+                Side::Isal => isal(pair, operation, stripe, chunk_bytes),
             }
             bytes += chunk_bytes * DATA_COUNT;
         }
@@ -111,41 +144,41 @@ impl Stripes {
     }
 
     /// Panics unless both sides compute the same.
-    fn compare_results(&mut self, operation: Operation) {
+    fn compare_results(&mut self, pair: &Pair, operation: Operation) {
         let chunk_bytes = self.chunk_bytes;
         let stripe = self.iter().next().expect("there is at least one stripe");
         let redundancy = DATA_COUNT * chunk_bytes..;
-        ours(operation, stripe, chunk_bytes);
+        ours(pair, operation, stripe, chunk_bytes);
         let expected = stripe[redundancy.clone()].to_vec();
         stripe[redundancy.clone()].fill(0xee);
-        isal(operation, stripe, chunk_bytes);
+        isal(pair, operation, stripe, chunk_bytes);
         let compared = if operation == Operation::Pq { 2 } else { 1 } * chunk_bytes;
         assert!(stripe[redundancy][..compared] == expected[..compared], "the sides disagree");
     }
 
     /// Bytes of data per second.
-    fn speed(&mut self, operation: Operation, side: Side) -> f64 {
+    fn speed(&mut self, pair: &Pair, operation: Operation, side: Side) -> f64 {
         let start = Instant::now();
         let mut bytes = 0;
         while bytes < MEASURE_BYTES {
-            bytes += self.work(operation, side);
+            bytes += self.work(pair, operation, side);
         }
         bytes as f64 / start.elapsed().as_secs_f64()
     }
 }
 
-fn ours(operation: Operation, stripe: &mut [u8], chunk_bytes: usize) {
+fn ours(pair: &Pair, operation: Operation, stripe: &mut [u8], chunk_bytes: usize) {
     let (data, parity) = stripe.split_at_mut(DATA_COUNT * chunk_bytes);
     let (p, q) = parity.split_at_mut(chunk_bytes);
     let data: [&[u8]; DATA_COUNT] =
         std::array::from_fn(|k| &data[k * chunk_bytes..(k + 1) * chunk_bytes]);
     match operation {
-        Operation::Xor => parity::xor(p, black_box(&data)),
-        Operation::Pq => parity::pq(p, q, black_box(&data.map(Some))),
+        Operation::Xor => pair.kernel.xor(p, black_box(&data)),
+        Operation::Pq => pair.kernel.pq(p, q, black_box(&data.map(Some))),
     }
 }
 
-fn isal(operation: Operation, stripe: &mut [u8], chunk_bytes: usize) {
+fn isal(pair: &Pair, operation: Operation, stripe: &mut [u8], chunk_bytes: usize) {
     assert_eq!(stripe.len(), (DATA_COUNT + 2) * chunk_bytes);
     let length = c_int::try_from(chunk_bytes).expect("chunks are far below 2 GiB");
     let base = stripe.as_mut_ptr();
@@ -157,25 +190,25 @@ fn isal(operation: Operation, stripe: &mut [u8], chunk_bytes: usize) {
     // functions write the last vectors given only.
     let status = unsafe {
         match operation {
-            Operation::Xor => xor_gen(DATA_COUNT as c_int + 1, length, vectors),
-            Operation::Pq => pq_gen(DATA_COUNT as c_int + 2, length, vectors),
+            Operation::Xor => (pair.xor)(DATA_COUNT as c_int + 1, length, vectors),
+            Operation::Pq => (pair.pq)(DATA_COUNT as c_int + 2, length, vectors),
         }
     };
     assert_eq!(status, 0, "ISA-L refuses the operation");
 }
 
 /// Measures and prints one line.
-fn report(working_set: &str, chunk_bytes: usize, operation: Operation, stripes: &mut Stripes) {
-    stripes.speed(operation, Side::Ours);
-    stripes.speed(operation, Side::Isal);
+fn report(pair: &Pair, working_set: &str, operation: Operation, stripes: &mut Stripes) {
+    stripes.speed(pair, operation, Side::Ours);
+    stripes.speed(pair, operation, Side::Isal);
     let (mut ours, mut isal, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let sides = [Side::Ours, Side::Isal];
         let [mut a, mut b] = [0.0; 2];
         for turn in 0..2 {
             match sides[(round + turn) % 2] {
-                Side::Ours => a = stripes.speed(operation, Side::Ours),
-                Side::Isal => b = stripes.speed(operation, Side::Isal),
+                Side::Ours => a = stripes.speed(pair, operation, Side::Ours),
+                Side::Isal => b = stripes.speed(pair, operation, Side::Isal),
             }
         }
         ours.push(a);
@@ -192,9 +225,9 @@ fn report(working_set: &str, chunk_bytes: usize, operation: Operation, stripes: 
         ),
         name,
         DATA_COUNT,
-        chunk_bytes,
+        stripes.chunk_bytes,
         working_set,
-        Kernel::best().name(),
+        pair.kernel.name(),
         ROUNDS,
         ours,
         isal,

@@ -38,7 +38,7 @@ fn main() {
 fn speeds(kernel: &Kernel, chunk_bytes: usize) -> [f64; 4] {
     let mut memory = vec![0u8; chunk_bytes * (DATA_COUNT + 2) + PAGE];
     for (i, byte) in memory.iter_mut().enumerate() {
-        *byte = (i * i >> 7) as u8;
+        *byte = ((i * i) >> 7) as u8;
     }
     // Page-aligned, as an array's buffers are.
     let start = memory.as_ptr().align_offset(PAGE);

@@ -17,6 +17,8 @@ use crate::field::DATA_MAX;
 
 mod pass;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod tables;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -55,7 +57,8 @@ pub struct Kernel {
 /// Compiles the passes for one vector type.
 ///
 /// `$count` vectors are worked on at once: enough to hide the latency of the arithmetic, few
-/// enough for twice as many sums and some constants to stay in registers.
+/// enough for the sums of P and Q, the data and some constants to stay in registers, of which
+/// AVX-512 has 32 and the older ones 16. The counts are the fastest by trial.
 macro_rules! operations {
     ($module:ident, $vector:ty, $count:literal $(, $features:literal)?) => {
         mod $module {
@@ -145,11 +148,11 @@ operations!(word, u64, 4);
 #[cfg(target_arch = "x86_64")]
 operations!(ssse3, crate::kernel::x86::Ssse3, 4, "ssse3");
 #[cfg(target_arch = "x86_64")]
-operations!(avx2, crate::kernel::x86::Avx2, 4, "avx2");
+operations!(avx2, crate::kernel::x86::Avx2, 3, "avx2");
 #[cfg(target_arch = "x86_64")]
 operations!(avx512, crate::kernel::x86::Avx512, 4, "avx512f,avx512bw");
 #[cfg(target_arch = "x86_64")]
-operations!(gfni_avx2, crate::kernel::x86::GfniAvx2, 4, "gfni,avx2");
+operations!(gfni_avx2, crate::kernel::x86::GfniAvx2, 3, "gfni,avx2");
 #[cfg(target_arch = "x86_64")]
 operations!(gfni_avx512, crate::kernel::x86::GfniAvx512, 4, "gfni,avx512f,avx512bw");
 

@@ -13,6 +13,22 @@
 //! | lost blocks | [`recover`] |
 //! | the one wrong block | [`locate`] |
 //!
+//! ```
+//! use parity::{Blocks, Role};
+//!
+//! let (mut first, mut second) = (*b"four", *b"more");
+//! let (mut p, mut q) = ([0; 4], [0; 4]);
+//! parity::pq(&mut p, &mut q, &[Some(&first), Some(&second)]);
+//!
+//! first.fill(0);
+//! second.fill(0);
+//! let data = vec![Some(&mut first[..]), Some(&mut second[..])];
+//! let mut blocks = Blocks { data, p: Some(&mut p), q: Some(&mut q) };
+//! parity::recover(&mut blocks, &[Role::Data(0), Role::Data(1)])?;
+//! assert_eq!((&first, &second), (b"four", b"more"));
+//! # Ok::<(), parity::RecoverError>(())
+//! ```
+//!
 //! These functions use the fastest [`Kernel`] the processor can run. Slices may have any length
 //! and alignment; the kernels are made for chunks of some KiB and more.
 //!

@@ -5,6 +5,10 @@
 //! Each byte of the inputs is read once and each byte of the outputs written once: several
 //! times 64 KiB don't stay in the first cache, so a second look at them would cost most.
 //!
+//! Prefetch instructions and stores around the caches are left out on purpose: the first made
+//! everything that fits into a cache slower and gained nothing beyond, and redundancy is written
+//! to a drive next, for which it had better be in the cache.
+//!
 //! Q is evaluated by Horner's rule from the highest exponent down, two data members at a time:
 //! Q = 4 Q + 2 D(k+1) + D(k). A hole is a member of zeroes.
 
@@ -81,11 +85,7 @@ unsafe fn store<V: Vector, const N: usize>(vectors: [V; N], to: *mut u8, at: usi
 
 /// Applies `combine` to the vectors of two arrays, place by place.
 #[inline(always)]
-fn zip<V: Vector, const N: usize>(
-    mut a: [V; N],
-    b: [V; N],
-    combine: impl Fn(V, V) -> V,
-) -> [V; N] {
+fn zip<V: Vector, const N: usize>(mut a: [V; N], b: [V; N], combine: impl Fn(V, V) -> V) -> [V; N] {
     for i in 0..N {
         a[i] = combine(a[i], b[i]);
     }

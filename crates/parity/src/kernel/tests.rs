@@ -3,9 +3,10 @@
 use super::*;
 use crate::field::power;
 
-/// Lengths cover every tail of the widest block once, 4 vectors of 64 bytes, less what the
-/// reference would take too long for; 256 to 456 go through blocks and tails.
+/// Every length that goes through single vectors and bytes only, and through one block.
 const SHORT: std::ops::RangeInclusive<usize> = 0..=200;
+
+/// Lengths around one and several blocks, which are up to 4 vectors of 64 bytes.
 const LONG: [usize; 8] = [255, 256, 257, 319, 320, 511, 512 + 64 + 33, 1024 + 200];
 
 fn lengths() -> impl Iterator<Item = usize> {

@@ -9,8 +9,9 @@
 
 use std::arch::x86_64::*;
 
+use super::tables::{BIT_MATRICES, NIBBLE_PRODUCTS};
 use super::vector::Vector;
-use crate::field::{BIT_MATRICES, NIBBLE_PRODUCTS, REDUCTION};
+use crate::field::REDUCTION;
 
 /// The parts that are alike in all register types.
 macro_rules! common {
