@@ -223,6 +223,11 @@ pub struct Payloads<'a> {
 }
 
 impl<'a> Payloads<'a> {
+    /// The payloads in `bytes`, for a test to reach them without a checksum.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Self { left: bytes, offset: 0, position: 0 }
+    }
+
     /// Splits the first `length` bytes off.
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, left) = self.left.split_at_checked(length)?;

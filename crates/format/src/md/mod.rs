@@ -7,8 +7,10 @@
 //! All places on a member are byte offsets from its start in this crate's views; the raw
 //! [`Superblock`] keeps md's own unit (sectors of 512 bytes), marked in the field names.
 
+mod assemble;
 mod badblocks;
 mod bitmap;
+mod create;
 pub mod journal;
 mod member;
 mod ppl;
@@ -16,9 +18,12 @@ mod superblock090;
 mod superblock1;
 mod types;
 mod validate;
+mod verdict;
 
+pub use assemble::decide;
 pub use badblocks::{BadBlocksError, build_bad_blocks, parse_bad_blocks};
 pub use bitmap::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader, BitmapState};
+pub use create::{Consistency, CreateError, CreateRequest, NewMember, initial_writes, plan_create};
 pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
 };
@@ -29,6 +34,7 @@ pub use superblock1::{
 pub use superblock090::{SUPERBLOCK090_BYTES, Superblock090Error, parse090, place090};
 pub use types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};
 pub use validate::Implausible;
+pub use verdict::{ArrayState, Assembly, Candidate, Refusal, Side, Verdict};
 
 /// The unit of every offset and size in md's superblock.
 pub const SECTOR_BYTES: u64 = 512;

@@ -2,7 +2,8 @@
 //!
 //! A right checksum says that the bytes are as md wrote them, not that they fit this drive: it
 //! may have been copied from a larger one, or its end may be hidden. The checks here need the
-//! drive's size and nothing else; comparing members comes later.
+//! drive's size and nothing else; comparing members is [`super::decide`]'s
+//! business.
 
 use super::SECTOR_BYTES;
 use super::superblock1::Superblock;

@@ -1,10 +1,8 @@
 //! Metadata written by a real md, cut out of its members (see `tests/data/README.md`).
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{CutMember, members, sets};
+use crate::common::{CutMember, members, sets};
 use format::md::journal::{JOURNAL_BLOCK_BYTES, JournalError, JournalPayload, MetaBlock, wrap};
 use format::md::{
     BITMAP_HEADER_BYTES, BitmapHeader, ConsistencyPlace, Level, MemberView, PplLog, Resync, Role,
