@@ -8,11 +8,23 @@
 //! | `api` | the trait, its facts and its futures |
 //! | `error` | what went wrong, where |
 //! | `memory` | a drive in memory |
+//! | `file` | files and block devices through io_uring |
+//! | `open`, `sysfs` | opening one: what it is, whether it is free, direct I/O |
+//! | `conformance` | what every drive must do, as a test |
+//! | `create` | making a file to serve as a drive |
 
 mod api;
+pub mod conformance;
+mod create;
 mod error;
+mod file;
 mod memory;
+mod open;
+mod sysfs;
 
 pub use api::{Discarded, Drive, Durability, Facts, Io, ReadDone, Zeroing, check_range};
+pub use create::{CreateError, create_file};
 pub use error::{DriveError, ErrorKind, Operation};
+pub use file::FileDrive;
 pub use memory::MemoryDrive;
+pub use open::{Access, Direct, Identity, OpenError, OpenOptions};

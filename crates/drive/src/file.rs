@@ -1,0 +1,412 @@
+//! Files and block devices as drives, through the world's io_uring.
+//!
+//! Requests go to the kernel as they are, with the caller's buffers. Only a request whose buffers
+//! direct I/O can't take (an odd address, a part that is not whole blocks) is copied through a
+//! pooled buffer. Short transfers are continued, so a completed operation is a whole one.
+//!
+//! A failed flush is final: the kernel reports a lost write once and forgets it, so every later
+//! flush of this drive fails too, until it is opened again.
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use world::{Buf, BufMut, FixedFile, Pool, ReadBufs, Ring, World, WriteBufs, total_bytes};
+
+use crate::api::{Discarded, Drive, Durability, Facts, Io, ReadDone, Zeroing, check_range};
+use crate::error::{DriveError, ErrorKind, Operation};
+use crate::open::{Alignment, Identity, OpenError, OpenOptions, Opened, open};
+use crate::sysfs;
+
+/// Parts one system call takes (IOV_MAX).
+const PARTS_MAX: usize = 1024;
+/// The largest buffer for copies and zeroes: long enough that a transfer hides its overhead.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// A regular file or a block device.
+pub struct FileDrive {
+    facts: Facts,
+    ring: Ring,
+    pool: Pool,
+    file: FixedFile,
+    alignment: Option<Alignment>,
+    identity: Identity,
+    flush_failed: Cell<bool>,
+}
+
+impl FileDrive {
+    /// Opens `path` on the world's ring. The lock or claim of [`OpenOptions::exclusive`] ends with
+    /// the drive, once the kernel has finished what was under way on it.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; each says what to do.
+    pub fn open(world: &World, path: &Path, options: OpenOptions) -> Result<FileDrive, OpenError> {
+        let ring = world.ring().ok_or_else(|| OpenError::NoRing { path: path.to_owned() })?;
+        let Opened { file, facts, alignment, identity } =
+            open(path, options, world.pool(), Path::new(sysfs::ROOT))?;
+        Ok(FileDrive {
+            facts,
+            ring: ring.clone(),
+            pool: world.pool().clone(),
+            file: ring.adopt(file.into()),
+            alignment,
+            identity,
+            flush_failed: Cell::new(false),
+        })
+    }
+
+    /// Which drive it is, by whatever name it was opened.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Whether the kernel takes this buffer as it is.
+    fn fits(&self, buffer: &[u8]) -> bool {
+        self.alignment.is_none_or(|alignment| {
+            (buffer.as_ptr() as usize).is_multiple_of(alignment.memory_bytes as usize)
+                && buffer.len().is_multiple_of(alignment.offset_bytes as usize)
+        })
+    }
+
+    async fn read_buffers(&self, offset: u64, buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
+        if buffers.iter().all(|buffer| self.fits(buffer)) {
+            return self.read_whole(offset, buffers).await;
+        }
+        let mut buffers = buffers;
+        let result = self.read_copied(offset, &mut buffers).await;
+        (buffers, result)
+    }
+
+    /// Reads until every buffer is full.
+    async fn read_whole(&self, mut offset: u64, buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
+        let mut filled = ReadBufs::new();
+        let mut rest = buffers;
+        // The last filled buffer and the first of the rest are two pieces of one.
+        let mut cut = false;
+        let mut result = Ok(());
+        while !rest.is_empty() && result.is_ok() {
+            let later = split_parts(&mut rest);
+            let wanted = total_bytes(&rest);
+            let (mut part, read) = self.ring.read(&self.file, offset, rest).await;
+            let done = match read {
+                Ok(0) if wanted > 0 => {
+                    result = Err(io::ErrorKind::UnexpectedEof.into());
+                    0
+                }
+                Ok(done) => done,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => {
+                    result = Err(error);
+                    0
+                }
+            };
+            offset += done as u64;
+            let (mut remaining, cut_again) = split_filled(&mut part, done);
+            append(&mut filled, part, cut);
+            cut = cut_again;
+            remaining.extend(later);
+            rest = remaining;
+        }
+        append(&mut filled, rest, cut);
+        (filled, result)
+    }
+
+    /// Reads through a pooled buffer that direct I/O can take.
+    async fn read_copied(&self, mut offset: u64, buffers: &mut ReadBufs) -> io::Result<()> {
+        let mut left = total_bytes(buffers);
+        let mut targets = buffers.iter_mut().map(|buffer| &mut buffer[..]);
+        let mut target: &mut [u8] = &mut [];
+        while left > 0 {
+            let bytes = left.min(self.scratch_bytes() as u64) as usize;
+            let scratch = ReadBufs::from_iter([self.pool.take(bytes)]);
+            let (scratch, result) = self.read_whole(offset, scratch).await;
+            result?;
+            let mut source = &scratch[0][..];
+            while !source.is_empty() {
+                if target.is_empty() {
+                    target = targets.next().expect("the buffers have the bytes counted");
+                    continue;
+                }
+                let length = source.len().min(target.len());
+                let (head, tail) = std::mem::take(&mut target).split_at_mut(length);
+                head.copy_from_slice(&source[..length]);
+                (source, target) = (&source[length..], tail);
+            }
+            offset += bytes as u64;
+            left -= bytes as u64;
+        }
+        Ok(())
+    }
+
+    async fn write_buffers(
+        &self,
+        offset: u64,
+        buffers: WriteBufs,
+        durable: bool,
+    ) -> io::Result<()> {
+        if buffers.iter().all(|buffer| self.fits(buffer)) {
+            return self.write_whole(offset, buffers, durable).await;
+        }
+        self.write_copied(offset, &buffers, durable).await
+    }
+
+    /// Writes until every buffer is stored.
+    async fn write_whole(
+        &self,
+        mut offset: u64,
+        buffers: WriteBufs,
+        durable: bool,
+    ) -> io::Result<()> {
+        let mut rest = buffers;
+        while !rest.is_empty() {
+            let later = split_parts(&mut rest);
+            let wanted = total_bytes(&rest);
+            let (part, written) = self.ring.write(&self.file, offset, rest, durable).await;
+            let done = match written {
+                Ok(0) if wanted > 0 => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(done) => done,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return Err(error),
+            };
+            offset += done as u64;
+            rest = unwritten(part, done);
+            rest.extend(later);
+        }
+        Ok(())
+    }
+
+    /// Writes through a pooled buffer that direct I/O can take.
+    async fn write_copied(
+        &self,
+        mut offset: u64,
+        buffers: &WriteBufs,
+        durable: bool,
+    ) -> io::Result<()> {
+        let mut left = total_bytes(buffers);
+        let mut sources = buffers.iter().map(|buffer| &buffer[..]);
+        let mut source: &[u8] = &[];
+        while left > 0 {
+            let bytes = left.min(self.scratch_bytes() as u64) as usize;
+            let mut scratch = self.pool.take(bytes);
+            let mut target = &mut scratch[..];
+            while !target.is_empty() {
+                if source.is_empty() {
+                    source = sources.next().expect("the buffers have the bytes counted");
+                    continue;
+                }
+                let length = source.len().min(target.len());
+                let (head, tail) = std::mem::take(&mut target).split_at_mut(length);
+                head.copy_from_slice(&source[..length]);
+                (source, target) = (&source[length..], tail);
+            }
+            let scratch = WriteBufs::from_iter([scratch.freeze()]);
+            self.write_whole(offset, scratch, durable).await?;
+            offset += bytes as u64;
+            left -= bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Whole blocks, about as many as a scratch buffer should have.
+    fn scratch_bytes(&self) -> usize {
+        let block = self.facts.block_bytes as usize;
+        (SCRATCH_BYTES_MAX - SCRATCH_BYTES_MAX % block).max(block)
+    }
+
+    async fn zero(
+        &self,
+        offset: u64,
+        bytes: u64,
+        zeroing: Zeroing,
+        durable: bool,
+    ) -> io::Result<()> {
+        let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let zero = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+        let modes: &[i32] = match zeroing {
+            Zeroing::MayUnmap => &[punch, zero],
+            Zeroing::KeepAllocated => &[zero],
+        };
+        for &mode in modes {
+            match self.ring.allocate(&self.file, mode, offset, bytes).await {
+                Err(error) if ErrorKind::of(&error) == ErrorKind::Unsupported => {}
+                Ok(()) if durable => return self.ring.sync(&self.file).await,
+                result => return result,
+            }
+        }
+        let zeroes = self.pool.take_zeroed(bytes.min(self.scratch_bytes() as u64) as usize);
+        let zeroes = zeroes.freeze();
+        let mut done = 0;
+        while done < bytes {
+            let part = zeroes.slice(0, (bytes - done).min(zeroes.len() as u64) as usize);
+            let length = part.len() as u64;
+            self.write_whole(offset + done, WriteBufs::from_iter([part]), durable).await?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    fn check(&self, operation: Operation, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        check_range(&self.facts, operation, offset, bytes)
+    }
+
+    fn failed(
+        &self,
+        operation: Operation,
+        offset: u64,
+        bytes: u64,
+        error: io::Error,
+    ) -> DriveError {
+        let kind = ErrorKind::of(&error);
+        let drive = self.facts.name.clone();
+        DriveError { kind, operation, offset, bytes, drive, source: Some(Rc::new(error)) }
+    }
+
+    fn flush_lost(&self, source: Option<Rc<io::Error>>) -> DriveError {
+        DriveError {
+            kind: ErrorKind::Lost,
+            operation: Operation::Flush,
+            offset: 0,
+            bytes: 0,
+            drive: self.facts.name.clone(),
+            source,
+        }
+    }
+}
+
+impl Drive for FileDrive {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+        let bytes = total_bytes(&buffers);
+        let checked = self.check(Operation::Read, offset, bytes);
+        if checked.is_err() || bytes == 0 {
+            return Io::ready(ReadDone { buffers, result: checked });
+        }
+        Io::later(async move {
+            let (buffers, result) = self.read_buffers(offset, buffers).await;
+            let result = result.map_err(|error| self.failed(Operation::Read, offset, bytes, error));
+            ReadDone { buffers, result }
+        })
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffers: WriteBufs,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        let bytes = total_bytes(&buffers);
+        let checked = self.check(Operation::Write, offset, bytes);
+        if checked.is_err() || bytes == 0 {
+            return Io::ready(checked);
+        }
+        let durable = durability == Durability::Durable;
+        Io::later(async move {
+            let result = self.write_buffers(offset, buffers, durable).await;
+            result.map_err(|error| self.failed(Operation::Write, offset, bytes, error))
+        })
+    }
+
+    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+        if self.facts.read_only {
+            return Io::ready(Ok(()));
+        }
+        if self.flush_failed.get() {
+            return Io::ready(Err(self.flush_lost(None)));
+        }
+        Io::later(async move {
+            self.ring.sync(&self.file).await.map_err(|error| {
+                self.flush_failed.set(true);
+                self.flush_lost(Some(Rc::new(error)))
+            })
+        })
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+        let checked = self.check(Operation::Discard, offset, bytes);
+        if checked.is_err() || bytes == 0 {
+            return Io::ready(checked.map(|()| Discarded::Unspecified));
+        }
+        Io::later(async move {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            match self.ring.allocate(&self.file, mode, offset, bytes).await {
+                Ok(()) => Ok(Discarded::Zeroes),
+                Err(error) if ErrorKind::of(&error) == ErrorKind::Unsupported => {
+                    Ok(Discarded::Unspecified)
+                }
+                Err(error) => Err(self.failed(Operation::Discard, offset, bytes, error)),
+            }
+        })
+    }
+
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        bytes: u64,
+        zeroing: Zeroing,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        let checked = self.check(Operation::WriteZeroes, offset, bytes);
+        if checked.is_err() || bytes == 0 {
+            return Io::ready(checked);
+        }
+        let durable = durability == Durability::Durable;
+        Io::later(async move {
+            let result = self.zero(offset, bytes, zeroing, durable).await;
+            result.map_err(|error| self.failed(Operation::WriteZeroes, offset, bytes, error))
+        })
+    }
+}
+
+/// Leaves as many buffers in `parts` as one system call takes and returns the others.
+fn split_parts<B: smallvec::Array>(parts: &mut smallvec::SmallVec<B>) -> smallvec::SmallVec<B> {
+    if parts.len() <= PARTS_MAX {
+        return smallvec::SmallVec::new();
+    }
+    parts.drain(PARTS_MAX..).collect()
+}
+
+/// Leaves the first `done` bytes in `part` and returns the rest, and whether a buffer was cut.
+fn split_filled(part: &mut ReadBufs, done: usize) -> (ReadBufs, bool) {
+    let mut left = done;
+    let whole = part.iter().take_while(|buffer| {
+        let filled = buffer.len() <= left;
+        left -= if filled { buffer.len() } else { 0 };
+        filled
+    });
+    let whole = whole.count();
+    let mut rest: ReadBufs = part.drain(whole..).collect();
+    let cut = left > 0;
+    if cut {
+        part.push(rest[0].split_to(left));
+    }
+    (rest, cut)
+}
+
+/// Puts `part` behind `filled`; with `cut`, its first buffer belongs to the last one there.
+fn append(filled: &mut ReadBufs, part: ReadBufs, cut: bool) {
+    let mut part = part.into_iter();
+    if cut
+        && let Some(last) = filled.last_mut()
+        && let Some(next) = part.next()
+    {
+        let joined: Result<(), BufMut> = last.unsplit(next);
+        joined.expect("the two pieces of one buffer are neighbours");
+    }
+    filled.extend(part);
+}
+
+/// What is left of `part` behind its first `done` bytes.
+fn unwritten(part: WriteBufs, done: usize) -> WriteBufs {
+    let mut skip = done;
+    let rest = part.into_iter().filter_map(|buffer: Buf| {
+        let skipped = skip.min(buffer.len());
+        skip -= skipped;
+        (skipped < buffer.len()).then(|| buffer.slice(skipped, buffer.len() - skipped))
+    });
+    rest.collect()
+}
