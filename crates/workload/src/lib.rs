@@ -54,8 +54,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing here knows a file, a device, a thread or a clock: offsets and times
-//! are numbers that come in and go out.
+//! All of that is pure: offsets and times are numbers that come in and go out.
+//! [`run()`] alone does I/O: it carries a [`Job`] out on a drive of a world, real
+//! or virtual. Nothing here knows a file, a device, a thread or a real clock.
 
 mod arrival;
 mod catalogue;
@@ -65,6 +66,7 @@ mod histogram;
 mod meter;
 mod random;
 mod request;
+mod run;
 mod spec;
 pub mod stats;
 pub mod sweep;
@@ -82,4 +84,8 @@ pub use meter::{
 };
 pub use random::{RANDOM_ALGORITHM, Random};
 pub use request::{Direction, OFFSET_MAX, Request, SECTOR_BYTES, WorkingSet, WorkingSetError};
+pub use run::{
+    BUFFER_BYTES_MAX, End, HeldBack, Job, JobError, Measured, OUTSTANDING_MAX, Observer, Progress,
+    run,
+};
 pub use spec::{AccessSpec, LINES_MAX, REQUEST_BYTES_MAX, SHARE_TOTAL_MAX, SpecError, SpecLine};
