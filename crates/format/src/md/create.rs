@@ -8,7 +8,7 @@
 //!
 //! Left out: whether a level survives its missing members beyond one parity each (geometry knows),
 //! and whether the members may be overwritten at all (the caller looks first, with
-//! a probe).
+//! [`probe`](crate::probe)).
 
 use super::bitmap::{BITMAP_HEADER_BYTES, BitmapForm, BitmapHeader, BitmapState};
 use super::ppl::PplLog;

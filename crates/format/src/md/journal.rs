@@ -223,7 +223,8 @@ pub struct Payloads<'a> {
 }
 
 impl<'a> Payloads<'a> {
-    /// The payloads in `bytes`, for a test to reach them without a checksum.
+    /// The payloads in `bytes`, which lay behind the header of a block checked elsewhere.
+    /// Positions count from 0.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { left: bytes, offset: 0, position: 0 }
     }

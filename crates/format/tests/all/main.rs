@@ -4,4 +4,5 @@ mod arbitrary;
 mod assemble;
 mod common;
 mod mdadm;
+mod probe;
 mod real_md;
