@@ -15,11 +15,13 @@ use crate::error::{DriveError, ErrorKind};
 
 /// Bytes at the start of the drive that are used, at most: more than any internal piece has, and
 /// little enough for a test of a second.
-const AREA_BYTES_MAX: u64 = 3 << 20;
+const AREA_BYTES_MAX: u64 = 2 << 20;
 /// Steps of the random history.
-const STEPS: u32 = 300;
+const STEPS: u32 = 250;
 /// The longest request of the random history, in bytes.
 const STEP_BYTES_MAX: u64 = 192 << 10;
+/// Crumbs are cut so that there are at least this many: more than one system call takes.
+const CRUMBS: u64 = 1500;
 /// Requests under way together.
 const TOGETHER: u64 = 48;
 
@@ -92,17 +94,17 @@ impl Body<'_> {
                 let _first = longer.split_to(1);
                 return ReadBufs::from_iter([longer]);
             }
-            Cut::Blocks => self.block as usize,
+            Cut::Blocks => (4096 / self.block).max(1) * self.block,
             Cut::Pieces => 10_000,
-            Cut::Crumbs => 8,
+            Cut::Crumbs => (bytes / CRUMBS).max(8),
         };
         let mut parts = Vec::new();
         while !rest.is_empty() {
             let length = match cut {
                 Cut::Blocks => longest,
-                _ => self.random.below(longest as u64 + 1) as usize,
+                _ => self.random.below(longest + 1),
             };
-            parts.push(rest.split_to(length.min(rest.len())));
+            parts.push(rest.split_to((length as usize).min(rest.len())));
         }
         ReadBufs::from_vec(parts)
     }
@@ -140,9 +142,15 @@ impl Body<'_> {
         done.result.unwrap_or_else(|error| panic!("{error}: {place}"));
         let again: Vec<usize> = done.buffers.iter().map(|buffer| buffer.len()).collect();
         assert_eq!(again, lengths, "the same buffers come back: {place}");
-        let got: Vec<u8> = done.buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
-        if let Some(at) = got.iter().zip(content).position(|(got, wanted)| got != wanted) {
-            panic!("byte {at} of {} is {:#x}, not {:#x}: {place}", got.len(), got[at], content[at]);
+        let mut start = 0;
+        for got in &done.buffers {
+            let wanted = &content[start..start + got.len()];
+            if got[..] != *wanted {
+                let at = got.iter().zip(wanted).take_while(|(got, wanted)| got == wanted).count();
+                let (byte, place_in) = (got[at], start + at);
+                panic!("byte {place_in} is {byte:#x}, not {:#x}: {place}", wanted[at]);
+            }
+            start += got.len();
         }
     }
 
@@ -266,7 +274,7 @@ impl Body<'_> {
         let mut model = self.bytes(area);
         self.store(0, &model, Cut::One, Durability::Cached).await;
         let blocks = area / self.block;
-        for round in 0..16u32 {
+        for round in 0..12u32 {
             let count = 1 + self.random.below((blocks - 2).min(600));
             let start = (1 + self.random.below(blocks - count - 1)) * self.block;
             let bytes = count * self.block;
@@ -319,7 +327,7 @@ impl Body<'_> {
                 5 => match self.drive.discard(start, bytes).await.expect("a discard") {
                     Discarded::Zeroes => model[range].fill(0),
                     Discarded::Unspecified => {
-                        self.store(start, &model[range].to_vec(), cut, Durability::Cached).await;
+                        self.store(start, &model[range], cut, Durability::Cached).await;
                     }
                 },
                 6 => self.drive.flush().await.expect("a flush"),

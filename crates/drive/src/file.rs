@@ -12,9 +12,10 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
-use world::{Buf, BufMut, FixedFile, Pool, ReadBufs, Ring, World, WriteBufs, total_bytes};
+use world::{FixedFile, Pool, ReadBufs, Ring, World, WriteBufs, total_bytes};
 
 use crate::api::{Discarded, Drive, Durability, Facts, Io, ReadDone, Zeroing, check_range};
+use crate::cut::{append, copy_into, copy_out, shared_part, split_front};
 use crate::error::{DriveError, ErrorKind, Operation};
 use crate::open::{Alignment, Identity, OpenError, OpenOptions, Opened, open};
 use crate::sysfs;
@@ -22,7 +23,7 @@ use crate::sysfs;
 /// Parts one system call takes (IOV_MAX).
 const PARTS_MAX: usize = 1024;
 /// The largest buffer for copies and zeroes: long enough that a transfer hides its overhead.
-const SCRATCH_BYTES_MAX: usize = 1 << 20;
+const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// A regular file or a block device.
 pub struct FileDrive {
@@ -103,39 +104,27 @@ impl FileDrive {
                 }
             };
             offset += done as u64;
-            let (mut remaining, cut_again) = split_filled(&mut part, done);
-            append(&mut filled, part, cut);
+            let (front, cut_again) = split_front(&mut part, done as u64);
+            append(&mut filled, front, cut);
             cut = cut_again;
-            remaining.extend(later);
-            rest = remaining;
+            rest = part;
+            rest.extend(later);
         }
         append(&mut filled, rest, cut);
         (filled, result)
     }
 
     /// Reads through a pooled buffer that direct I/O can take.
-    async fn read_copied(&self, mut offset: u64, buffers: &mut ReadBufs) -> io::Result<()> {
-        let mut left = total_bytes(buffers);
-        let mut targets = buffers.iter_mut().map(|buffer| &mut buffer[..]);
-        let mut target: &mut [u8] = &mut [];
-        while left > 0 {
-            let bytes = left.min(self.scratch_bytes() as u64) as usize;
-            let scratch = ReadBufs::from_iter([self.pool.take(bytes)]);
-            let (scratch, result) = self.read_whole(offset, scratch).await;
+    async fn read_copied(&self, offset: u64, buffers: &mut ReadBufs) -> io::Result<()> {
+        let bytes = total_bytes(buffers);
+        let mut done = 0;
+        while done < bytes {
+            let scratch = self.pool.take((bytes - done).min(self.scratch_bytes()) as usize);
+            let scratch = ReadBufs::from_iter([scratch]);
+            let (scratch, result) = self.read_whole(offset + done, scratch).await;
             result?;
-            let mut source = &scratch[0][..];
-            while !source.is_empty() {
-                if target.is_empty() {
-                    target = targets.next().expect("the buffers have the bytes counted");
-                    continue;
-                }
-                let length = source.len().min(target.len());
-                let (head, tail) = std::mem::take(&mut target).split_at_mut(length);
-                head.copy_from_slice(&source[..length]);
-                (source, target) = (&source[length..], tail);
-            }
-            offset += bytes as u64;
-            left -= bytes as u64;
+            copy_into(buffers, done, &scratch[0]);
+            done += total_bytes(&scratch);
         }
         Ok(())
     }
@@ -171,7 +160,7 @@ impl FileDrive {
                 Err(error) => return Err(error),
             };
             offset += done as u64;
-            rest = unwritten(part, done);
+            rest = shared_part(&part, done as u64, wanted - done as u64);
             rest.extend(later);
         }
         Ok(())
@@ -180,38 +169,25 @@ impl FileDrive {
     /// Writes through a pooled buffer that direct I/O can take.
     async fn write_copied(
         &self,
-        mut offset: u64,
+        offset: u64,
         buffers: &WriteBufs,
         durable: bool,
     ) -> io::Result<()> {
-        let mut left = total_bytes(buffers);
-        let mut sources = buffers.iter().map(|buffer| &buffer[..]);
-        let mut source: &[u8] = &[];
-        while left > 0 {
-            let bytes = left.min(self.scratch_bytes() as u64) as usize;
-            let mut scratch = self.pool.take(bytes);
-            let mut target = &mut scratch[..];
-            while !target.is_empty() {
-                if source.is_empty() {
-                    source = sources.next().expect("the buffers have the bytes counted");
-                    continue;
-                }
-                let length = source.len().min(target.len());
-                let (head, tail) = std::mem::take(&mut target).split_at_mut(length);
-                head.copy_from_slice(&source[..length]);
-                (source, target) = (&source[length..], tail);
-            }
-            let scratch = WriteBufs::from_iter([scratch.freeze()]);
-            self.write_whole(offset, scratch, durable).await?;
-            offset += bytes as u64;
-            left -= bytes as u64;
+        let bytes = total_bytes(buffers);
+        let mut done = 0;
+        while done < bytes {
+            let mut scratch = self.pool.take((bytes - done).min(self.scratch_bytes()) as usize);
+            copy_out(buffers, done, &mut scratch);
+            let start = offset + done;
+            done += scratch.len() as u64;
+            self.write_whole(start, WriteBufs::from_iter([scratch.freeze()]), durable).await?;
         }
         Ok(())
     }
 
     /// Whole blocks, about as many as a scratch buffer should have.
-    fn scratch_bytes(&self) -> usize {
-        let block = self.facts.block_bytes as usize;
+    fn scratch_bytes(&self) -> u64 {
+        let block = u64::from(self.facts.block_bytes);
         (SCRATCH_BYTES_MAX - SCRATCH_BYTES_MAX % block).max(block)
     }
 
@@ -235,7 +211,7 @@ impl FileDrive {
                 result => return result,
             }
         }
-        let zeroes = self.pool.take_zeroed(bytes.min(self.scratch_bytes() as u64) as usize);
+        let zeroes = self.pool.take_zeroed(bytes.min(self.scratch_bytes()) as usize);
         let zeroes = zeroes.freeze();
         let mut done = 0;
         while done < bytes {
@@ -368,45 +344,4 @@ fn split_parts<B: smallvec::Array>(parts: &mut smallvec::SmallVec<B>) -> smallve
         return smallvec::SmallVec::new();
     }
     parts.drain(PARTS_MAX..).collect()
-}
-
-/// Leaves the first `done` bytes in `part` and returns the rest, and whether a buffer was cut.
-fn split_filled(part: &mut ReadBufs, done: usize) -> (ReadBufs, bool) {
-    let mut left = done;
-    let whole = part.iter().take_while(|buffer| {
-        let filled = buffer.len() <= left;
-        left -= if filled { buffer.len() } else { 0 };
-        filled
-    });
-    let whole = whole.count();
-    let mut rest: ReadBufs = part.drain(whole..).collect();
-    let cut = left > 0;
-    if cut {
-        part.push(rest[0].split_to(left));
-    }
-    (rest, cut)
-}
-
-/// Puts `part` behind `filled`; with `cut`, its first buffer belongs to the last one there.
-fn append(filled: &mut ReadBufs, part: ReadBufs, cut: bool) {
-    let mut part = part.into_iter();
-    if cut
-        && let Some(last) = filled.last_mut()
-        && let Some(next) = part.next()
-    {
-        let joined: Result<(), BufMut> = last.unsplit(next);
-        joined.expect("the two pieces of one buffer are neighbours");
-    }
-    filled.extend(part);
-}
-
-/// What is left of `part` behind its first `done` bytes.
-fn unwritten(part: WriteBufs, done: usize) -> WriteBufs {
-    let mut skip = done;
-    let rest = part.into_iter().filter_map(|buffer: Buf| {
-        let skipped = skip.min(buffer.len());
-        skip -= skipped;
-        (skipped < buffer.len()).then(|| buffer.slice(skipped, buffer.len() - skipped))
-    });
-    rest.collect()
 }

@@ -11,15 +11,22 @@
 //! | `file` | files and block devices through io_uring |
 //! | `open`, `sysfs` | opening one: what it is, whether it is free, direct I/O |
 //! | `conformance` | what every drive must do, as a test |
+//! | `part` | a window of a drive |
+//! | `overlay` | a drive that is only read, with writes in memory |
+//! | `padded` | any alignment over larger blocks |
 //! | `create` | making a file to serve as a drive |
 
 mod api;
 pub mod conformance;
 mod create;
+mod cut;
 mod error;
 mod file;
 mod memory;
 mod open;
+mod overlay;
+mod padded;
+mod part;
 mod sysfs;
 
 pub use api::{Discarded, Drive, Durability, Facts, Io, ReadDone, Zeroing, check_range};
@@ -28,3 +35,6 @@ pub use error::{DriveError, ErrorKind, Operation};
 pub use file::FileDrive;
 pub use memory::MemoryDrive;
 pub use open::{Access, Direct, Identity, OpenError, OpenOptions};
+pub use overlay::Overlay;
+pub use padded::Padded;
+pub use part::Slice;
