@@ -2,18 +2,18 @@
 //!
 //! Pure: sizes, identities and times come in as values, superblocks come out. Where mdadm has a
 //! choice of place (data offset, room for a bitmap, bad-block log) this makes the same one, so
-//! that mdadm finds its own habits again. Two things differ on purpose: parity sets start with all
-//! members in place and a resync, not with one member as a rebuilding spare; and the used size is
-//! a whole number of 4 KiB where the level has no chunk.
+//! that mdadm finds its own habits again. One thing differs on purpose: parity sets start with
+//! all members in place and a resync, not with one member as a rebuilding spare.
 //!
 //! Left out: whether a level survives its missing members beyond one parity each (geometry knows),
 //! and whether the members may be overwritten at all (the caller looks first, with
 //! [`probe`](crate::probe)).
 
 use super::bitmap::{BITMAP_HEADER_BYTES, BitmapForm, BitmapHeader, BitmapState};
+use super::create_request::{Consistency, CreateError, CreateRequest, NewMember};
 use super::ppl::PplLog;
 use super::superblock1::{Place, RESYNC_CLEAN, ROLES_MAX, ReshapeFields, Superblock};
-use super::types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};
+use super::types::{DevFlags, Features, Level, Role, Uuid, Version};
 use super::{SECTOR_BYTES, SUPERBLOCK_BYTES};
 
 /// Table entries mdadm starts with.
@@ -37,143 +37,8 @@ const HEADROOM_SECTORS: u64 = 128 * 2048;
 /// Smallest chunk of a bitmap mdadm chooses by itself: 64 MiB.
 const BITMAP_CHUNK_BYTES: u64 = 64 << 20;
 
-/// Where the level has no chunk, the used size is still a whole number of pages.
-const PAGE_SECTORS: u64 = 8;
-
-/// Which record of writes in flight the set keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consistency {
-    /// None.
-    Resync,
-    /// Write-intent bitmap.
-    Bitmap,
-    /// Partial parity log; RAID 5 only.
-    Ppl,
-    /// Journal on this further member.
-    Journal(NewMember),
-}
-
-/// A drive that becomes a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewMember {
-    /// Its size.
-    pub device_bytes: u64,
-    /// Its new identity.
-    pub device_uuid: Uuid,
-    /// Its flags.
-    pub devflags: DevFlags,
-}
-
-/// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CreateRequest {
-    /// 1.0, 1.1 or 1.2.
-    pub version: Version,
-    /// Identity of the set.
-    pub set_uuid: Uuid,
-    /// Name, up to 32 bytes; md expects `host:name`.
-    pub name: String,
-    /// Level.
-    pub level: Level,
-    /// md's layout number. On raid0: 0 for equal members, else 1 (original) or 2 (alternate).
-    pub layout: u32,
-    /// Chunk; 0 for raid1, optional for linear.
-    pub chunk_bytes: u32,
-    /// The slots in order; `None` is a missing member.
-    pub slots: Vec<Option<NewMember>>,
-    /// Spares.
-    pub spares: Vec<NewMember>,
-    /// Bytes of each member to use; `None`: as much as the smallest has.
-    pub size_bytes: Option<u64>,
-    /// Record of writes in flight.
-    pub consistency: Consistency,
-    /// Copies and parity are said to be right already: no resync.
-    pub assume_clean: bool,
-    /// The time.
-    pub created: Timestamp,
-}
-
-/// Why no such set can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    /// Only version 1 is made.
-    #[error("metadata version {0} is not made any more")]
-    Version(Version),
-    /// Only the levels that hold data.
-    #[error("{0} cannot be created")]
-    Level(Level),
-    /// The name does not fit.
-    #[error("name has {bytes} bytes, at most 32 fit")]
-    NameTooLong {
-        /// Bytes of the name.
-        bytes: usize,
-    },
-    /// Too few slots for the level.
-    #[error("{level} needs at least {needed} slots and has {given}")]
-    TooFewSlots {
-        /// The level.
-        level: Level,
-        /// Needed.
-        needed: usize,
-        /// Given.
-        given: usize,
-    },
-    /// More members than a superblock can name.
-    #[error("{given} members are more than the {ROLES_MAX} a superblock can name")]
-    TooManyMembers {
-        /// Slots, spares and journal together.
-        given: usize,
-    },
-    /// More missing than the level has parity for, or all of them.
-    #[error("{level} cannot start with {missing} members missing")]
-    TooManyMissing {
-        /// The level.
-        level: Level,
-        /// Missing.
-        missing: usize,
-    },
-    /// The chunk does not suit the level.
-    #[error("{level} cannot have a chunk of {chunk_bytes} bytes")]
-    Chunk {
-        /// The level.
-        level: Level,
-        /// The chunk.
-        chunk_bytes: u32,
-    },
-    /// The layout number does not exist at this level.
-    #[error("{level} has no layout {layout:#x}")]
-    Layout {
-        /// The level.
-        level: Level,
-        /// The layout.
-        layout: u32,
-    },
-    /// This record of writes in flight does not exist at this level.
-    #[error("{level} cannot keep this record of writes in flight")]
-    Consistency {
-        /// The level.
-        level: Level,
-    },
-    /// A level without redundancy has no use for spares.
-    #[error("{0} has no use for spares")]
-    Spares(Level),
-    /// A member has no room for metadata and at least one chunk.
-    #[error("member {index} of {device_bytes} bytes is too small")]
-    MemberTooSmall {
-        /// Index in the order slots (missing ones not counted), spares, journal.
-        index: usize,
-        /// Its size.
-        device_bytes: u64,
-    },
-    /// More asked for than the smallest member has.
-    #[error("size {asked_bytes} is more than the {available_bytes} bytes the smallest member has")]
-    SizeTooLarge {
-        /// Asked for.
-        asked_bytes: u64,
-        /// Available.
-        available_bytes: u64,
-    },
-}
+/// Where the level has no chunk, mdadm rounds the used size as if it were 64 KiB.
+const NO_CHUNK_SECTORS: u64 = 128;
 
 /// Plans the superblocks of a new set, in the order slots (missing ones left out), spares,
 /// journal. Write each with [`initial_writes`].
@@ -181,7 +46,7 @@ pub enum CreateError {
 /// # Errors
 /// [`CreateError`]: what is wrong with the request.
 pub fn plan_create(request: &CreateRequest) -> Result<Vec<Superblock>, CreateError> {
-    check(request)?;
+    request.check()?;
     let members = members(request);
     let room = Room::plan(request, &members)?;
     let roles = roles(request, &members);
@@ -234,83 +99,6 @@ pub fn initial_writes(superblock: &Superblock) -> Vec<(u64, Vec<u8>)> {
     }
     writes.push((superblock.place.offset_bytes, superblock.build()));
     writes
-}
-
-fn check(request: &CreateRequest) -> Result<(), CreateError> {
-    let level = request.level;
-    if request.version == Version::V0_90 {
-        return Err(CreateError::Version(request.version));
-    }
-    if request.name.len() > 32 {
-        return Err(CreateError::NameTooLong { bytes: request.name.len() });
-    }
-    let needed = match level {
-        Level::Linear | Level::Raid0 | Level::Raid1 => 1,
-        Level::Raid4 | Level::Raid5 | Level::Raid10 => 2,
-        Level::Raid6 => 4,
-        other => return Err(CreateError::Level(other)),
-    };
-    let given = request.slots.len();
-    if given < needed {
-        return Err(CreateError::TooFewSlots { level, needed, given });
-    }
-    let missing = request.slots.iter().filter(|slot| slot.is_none()).count();
-    let bearable = match level {
-        Level::Linear | Level::Raid0 => 0,
-        Level::Raid4 | Level::Raid5 => 1,
-        Level::Raid6 => 2,
-        _ => given - 1,
-    };
-    if missing > bearable {
-        return Err(CreateError::TooManyMissing { level, missing });
-    }
-    if !level.is_redundant() && !request.spares.is_empty() {
-        return Err(CreateError::Spares(level));
-    }
-    let journal = usize::from(matches!(request.consistency, Consistency::Journal(_)));
-    let all = given + request.spares.len() + journal;
-    if all > ROLES_MAX {
-        return Err(CreateError::TooManyMembers { given: all });
-    }
-    check_shape(request)
-}
-
-fn check_shape(request: &CreateRequest) -> Result<(), CreateError> {
-    let (level, layout, chunk_bytes) = (request.level, request.layout, request.chunk_bytes);
-    let sectors = chunk_bytes / SECTOR_BYTES as u32;
-    let whole = u64::from(chunk_bytes) % SECTOR_BYTES == 0;
-    let chunk_fits = match level {
-        Level::Raid1 => chunk_bytes == 0,
-        Level::Linear => whole,
-        Level::Raid0 => whole && sectors > 0,
-        _ => chunk_bytes.is_power_of_two() && u64::from(sectors) >= PAGE_SECTORS,
-    };
-    if !chunk_fits {
-        return Err(CreateError::Chunk { level, chunk_bytes });
-    }
-    let mut sizes = request.slots.iter().flatten().map(|member| member.device_bytes);
-    let first = sizes.next();
-    let equal = sizes.all(|size| Some(size) == first);
-    let copies = u64::from(layout & 0xff) * u64::from(layout >> 8 & 0xff);
-    let layout_fits = match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => layout == 0,
-        // Without a number md cannot know which of two layouts unequal members have.
-        Level::Raid0 => layout <= 2 && (layout != 0 || equal),
-        Level::Raid5 => layout <= 5,
-        Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
-        Level::Raid10 => layout >> 19 == 0 && copies > 0 && copies <= request.slots.len() as u64,
-        _ => false,
-    };
-    if !layout_fits {
-        return Err(CreateError::Layout { level, layout });
-    }
-    let consistency_fits = match request.consistency {
-        Consistency::Resync => true,
-        Consistency::Bitmap => level.is_redundant(),
-        Consistency::Ppl => level == Level::Raid5,
-        Consistency::Journal(_) => level.has_parity(),
-    };
-    if consistency_fits { Ok(()) } else { Err(CreateError::Consistency { level }) }
 }
 
 /// A member with its number and role.
@@ -382,7 +170,7 @@ impl Room {
             .position(|member| member.drive.device_bytes == device_bytes)
             .unwrap_or(0);
         let too_small = CreateError::MemberTooSmall { index, device_bytes };
-        let unit = chunk_sectors.max(PAGE_SECTORS);
+        let unit = if chunk_sectors == 0 { NO_CHUNK_SECTORS } else { chunk_sectors };
         let available = room.data_sectors(device_bytes).ok_or(too_small)? / unit * unit;
         if available == 0 {
             return Err(too_small);
@@ -398,8 +186,14 @@ impl Room {
         if size == 0 {
             return Err(too_small);
         }
-        if request.level.is_redundant() {
+        if request.level == Level::Raid10 {
+            let copies = Copies::of(request.layout, request.slots.len());
+            room.size_sectors = copies.used_chunks(size / unit) * unit;
+        } else if request.level.is_redundant() {
             room.size_sectors = size;
+        }
+        if request.level.is_redundant() && room.size_sectors == 0 {
+            return Err(too_small);
         }
         Ok(room)
     }
@@ -513,19 +307,40 @@ fn needs_resync(request: &CreateRequest) -> bool {
     request.level.is_redundant() && !no_spare_parity && !request.assume_clean
 }
 
+/// How often a raid10 layout stores each chunk.
+struct Copies {
+    near: u64,
+    far: u64,
+    slots: u64,
+}
+
+impl Copies {
+    fn of(layout: u32, slots: usize) -> Self {
+        let [near, far, ..] = layout.to_le_bytes();
+        Self { near: near.into(), far: far.into(), slots: slots as u64 }
+    }
+
+    /// Chunks of the array on members of `chunks` each.
+    fn array_chunks(&self, chunks: u64) -> u64 {
+        chunks / self.far * self.slots / self.near
+    }
+
+    /// Chunks of each member that the array then uses: md cuts off what no whole set of copies
+    /// fits into.
+    fn used_chunks(&self, chunks: u64) -> u64 {
+        (self.array_chunks(chunks) * self.near * self.far).div_ceil(self.slots)
+    }
+}
+
 /// The bitmap of a new member: the smallest chunk from 64 MiB up whose bits fit the room.
 fn bitmap_header(superblock: &Superblock) -> BitmapHeader {
     let member_bytes = superblock.size_sectors * SECTOR_BYTES;
     // On raid10 the bitmap covers the array.
     let covered = match superblock.level {
         Level::Raid10 => {
-            let copies =
-                u64::from(superblock.layout & 0xff) * u64::from(superblock.layout >> 8 & 0xff);
-            let chunk = u64::from(superblock.chunk_sectors) * SECTOR_BYTES;
-            let far = u64::from(superblock.layout >> 8 & 0xff);
-            let chunks =
-                member_bytes / chunk / far * far * u64::from(superblock.raid_disks) / copies;
-            chunks * chunk
+            let chunk_bytes = u64::from(superblock.chunk_sectors) * SECTOR_BYTES;
+            let copies = Copies::of(superblock.layout, superblock.raid_disks as usize);
+            copies.array_chunks(member_bytes / chunk_bytes) * chunk_bytes
         }
         _ => member_bytes,
     };
@@ -558,6 +373,7 @@ const _: () = assert!(SUPERBLOCK_SECTORS * SECTOR_BYTES == SUPERBLOCK_BYTES as u
 
 #[cfg(test)]
 mod tests {
+    use super::super::types::Timestamp;
     use super::*;
 
     fn drive(index: u8, device_bytes: u64) -> NewMember {

@@ -32,7 +32,7 @@ pub enum Resync {
 pub struct Layout {
     /// RAID level.
     pub level: Level,
-    /// md's layout number.
+    /// md's layout number; on raid0 0 if the superblock does not say.
     pub layout: u32,
     /// Chunk; 0 where the level has none.
     pub chunk_bytes: u64,
@@ -215,9 +215,11 @@ fn bytes(sectors: impl Into<u64>) -> u64 {
 fn old_layout(sb: &Superblock) -> Layout {
     let reshaping = sb.features.contains(Features::RESHAPE);
     let gained = if reshaping { sb.reshape.delta_disks } else { 0 };
+    // Before this feature the field had no meaning on raid0, and mdadm still fills it without.
+    let says_layout = sb.level != Level::Raid0 || sb.features.contains(Features::RAID0_LAYOUT);
     Layout {
         level: sb.level,
-        layout: sb.layout,
+        layout: if says_layout { sb.layout } else { 0 },
         chunk_bytes: bytes(sb.chunk_sectors),
         // md stores the new number of disks while everything else is still the old.
         raid_disks: (i64::from(sb.raid_disks) - i64::from(gained)).clamp(0, u32::MAX.into()) as u32,

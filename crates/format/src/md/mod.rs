@@ -11,6 +11,7 @@ mod assemble;
 mod badblocks;
 mod bitmap;
 mod create;
+mod create_request;
 pub mod journal;
 mod member;
 mod ppl;
@@ -23,7 +24,8 @@ mod verdict;
 pub use assemble::decide;
 pub use badblocks::{BadBlocksError, build_bad_blocks, parse_bad_blocks};
 pub use bitmap::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader, BitmapState};
-pub use create::{Consistency, CreateError, CreateRequest, NewMember, initial_writes, plan_create};
+pub use create::{initial_writes, plan_create};
+pub use create_request::{Consistency, CreateError, CreateRequest, NewMember};
 pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
 };

@@ -3,6 +3,7 @@
 mod arbitrary;
 mod assemble;
 mod common;
+mod create;
 mod mdadm;
 mod probe;
 mod real_md;
