@@ -14,13 +14,17 @@
 //! | `part` | a window of a drive |
 //! | `overlay` | a drive that is only read, with writes in memory |
 //! | `padded` | any alignment over larger blocks |
+//! | `fault` | any drive, with faults and power cuts |
+//! | `counting` | counts what reaches a drive |
 //! | `create` | making a file to serve as a drive |
 
 mod api;
 pub mod conformance;
+mod counting;
 mod create;
 mod cut;
 mod error;
+mod fault;
 mod file;
 mod memory;
 mod open;
@@ -30,8 +34,10 @@ mod part;
 mod sysfs;
 
 pub use api::{Discarded, Drive, Durability, Facts, Io, ReadDone, Zeroing, check_range};
+pub use counting::{Counting, Counts};
 pub use create::{CreateError, create_file};
 pub use error::{DriveError, ErrorKind, Operation};
+pub use fault::{Effect, Fault, FaultControl, FaultId, Faulty};
 pub use file::FileDrive;
 pub use memory::MemoryDrive;
 pub use open::{Access, Direct, Identity, OpenError, OpenOptions};

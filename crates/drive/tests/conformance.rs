@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use drive::{
-    Direct, Drive, FileDrive, Identity, MemoryDrive, OpenError, OpenOptions, Overlay, Padded,
-    Slice, conformance, create_file,
+    Counting, Direct, Drive, Effect, Fault, Faulty, FileDrive, Identity, MemoryDrive, OpenError,
+    OpenOptions, Overlay, Padded, Slice, conformance, create_file,
 };
 use world::{RingConfig, World};
 
@@ -128,6 +129,28 @@ fn windows_overlays_and_padding_in_both_worlds() {
         conformance::run(&world, &Overlay::new(memory(4096), 32 << 20), seed);
         conformance::run(&world, &Padded::new(&world, memory(4096)), seed);
         conformance::run(&world, &Padded::new(&world, memory(1)), seed);
+    }
+}
+
+#[test]
+fn a_drive_with_faults_but_none_that_lose_anything() {
+    for (world, seed) in [(real_world(), 10), (World::virtual_time(11), 12)] {
+        conformance::run(&world, &Faulty::new(&world, memory(512), seed), seed);
+        let cached = Faulty::new(&world, memory(4096), seed);
+        cached.control().set_volatile_cache(true);
+        conformance::run(&world, &cached, seed);
+    }
+    // Delays that differ let operations overtake each other; padding must not lose neighbours.
+    for seed in 0..4 {
+        let world = World::virtual_time(seed);
+        let slow = Faulty::new(&world, memory(4096), seed);
+        for (one_in, micros) in [(2, 10), (3, 25), (5, 400)] {
+            let delay = Effect::Delay(Duration::from_micros(micros));
+            slow.control().add(Fault::new(delay).one_in(one_in));
+        }
+        slow.control().set_volatile_cache(seed % 2 == 1);
+        let counting = Counting::new(Rc::new(slow));
+        conformance::run(&world, &Padded::new(&world, Rc::new(counting)), seed);
     }
 }
 
