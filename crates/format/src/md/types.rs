@@ -239,6 +239,11 @@ impl Features {
         Self(self.0 | other.0)
     }
 
+    /// This with the bits of `other` cleared.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// The bits this crate does not know.
     pub fn unknown(self) -> Self {
         Self(self.0 & !Self::KNOWN.0)
