@@ -1,1 +1,49 @@
-//! The array engine: read, write, degraded service and resync over drives and a clock.
+//! The array engine: reads, writes, serves degraded and resyncs over drives and a clock.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `examine` | looking at drives: superblocks, and which arrays they form |
+//! | `assemble`, `replay` | opening an array; logs replayed in memory for one that is only read |
+//! | `create` | making one |
+//! | `array`, `core`, `slot` | an open array, what its parts share, its members |
+//! | `read` | the way of a read, directly or from redundancy |
+//! | `copies` | writing where there is no parity |
+//! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
+//! | `batch`, `split` | requests to members, and client buffers cut for them |
+//! | `lock` | who may touch which stripes |
+//! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
+//! | `resync` | making copies and parity agree in the background |
+//!
+//! It knows neither files nor threads nor the time of day: drives and a [`World`](world::World)
+//! come in, so it runs unchanged on modelled drives in virtual time. What to do is decided by pure
+//! functions (`plan`, `bands`, and `decide` in the format crate); the asynchronous parts carry it
+//! out.
+
+mod array;
+mod assemble;
+mod bands;
+mod batch;
+mod copies;
+mod core;
+mod create;
+mod examine;
+mod lock;
+mod metadata;
+mod plan;
+mod read;
+mod replay;
+mod resync;
+mod slot;
+mod split;
+mod status;
+mod stripe;
+
+pub use array::Array;
+pub use assemble::{AssembleError, OpenMode};
+pub use create::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
+pub use examine::{
+    DamageReason, DamagedSuperblock, Examined, FoundSuperblock, Scan, examine, read_bytes,
+};
+pub use metadata::Failure;
+pub use slot::SlotState;
+pub use status::{Health, SlotStatus, Status};

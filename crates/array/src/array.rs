@@ -1,0 +1,287 @@
+//! An open array, which is itself a drive.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use drive::{
+    Discarded, Drive, DriveError, Durability, Facts, Io, Operation, ReadDone, Zeroing, check_range,
+};
+use geometry::Geometry;
+use world::{ReadBufs, WriteBufs, join_all, total_bytes};
+
+use crate::copies;
+use crate::core::Core;
+use crate::lock::Mode;
+use crate::read;
+use crate::resync;
+use crate::status::Status;
+use crate::stripe;
+
+/// Without a write for this long, the members are marked clean again, so that a later power cut
+/// costs no resync. md's own delay is 0.2 s; members that are disks would wake up for it each time.
+const CLEAN_AFTER: Duration = Duration::from_secs(5);
+
+/// One zeroing of parity stripes holds its lock no longer than this many bytes per member take.
+const ZERO_STEP_BYTES: u64 = 64 << 20;
+
+/// An open array. Clones are the same array; it belongs to one world.
+#[derive(Clone)]
+pub struct Array(pub(crate) Rc<Core>);
+
+impl Array {
+    /// Puts the array into service; what has to be made to agree is, in the background.
+    pub(crate) fn start(core: Core) -> Self {
+        let array = Array(Rc::new(core));
+        if array.0.metadata.writable() && array.0.synced_to.get() != u64::MAX {
+            array.start_resync();
+        }
+        array
+    }
+
+    fn start_resync(&self) {
+        let core = Rc::clone(&self.0);
+        core.resyncing.enter();
+        self.0.world.spawn(async move {
+            // What ended it is in the status: the members that failed, and how far it came.
+            let _ = resync::run(Rc::clone(&core)).await;
+            core.resyncing.leave();
+        });
+    }
+
+    /// Waits until the background work has ended: done, or stopped by what is in the status.
+    pub async fn background_done(&self) {
+        self.0.resyncing.drained().await;
+    }
+
+    /// The array's state, whole.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::of(&self.0)
+    }
+
+    /// Where its bytes live.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.0.geometry
+    }
+
+    /// Ends the array's service: waits for writes under way, flushes the members, and marks them
+    /// clean.
+    ///
+    /// # Errors
+    /// When a member that the array can't do without fails on the way: what was acknowledged
+    /// before an earlier flush is safe, what came after may not be.
+    pub async fn stop(&self) -> Result<(), DriveError> {
+        self.0.stopping.set(true);
+        self.0.resyncing.drained().await;
+        self.0.writes_in_flight.drained().await;
+        if !self.0.metadata.writable() {
+            return Ok(());
+        }
+        self.flush().await?;
+        self.0.metadata.mark_clean(&self.0).await
+    }
+
+    /// Fails a member, as an administrator would: from here on it is not used, and the others'
+    /// superblocks say so.
+    ///
+    /// # Errors
+    /// When the array can't do without it.
+    pub async fn fail_member(&self, slot: usize) -> Result<(), DriveError> {
+        let error = DriveError {
+            kind: drive::ErrorKind::Gone,
+            operation: Operation::Write,
+            offset: 0,
+            bytes: 0,
+            drive: self.0.slots[slot].member().map_or_else(
+                || self.0.facts.name.clone(),
+                |member| member.drive.facts().name.clone(),
+            ),
+            source: None,
+        };
+        self.0.fail_members(vec![(slot, error)]).await
+    }
+
+    /// Runs a change as a task, so that a client that goes away can't stop it half-way.
+    fn change<'a, F>(&'a self, act: impl FnOnce(Rc<Core>) -> F) -> Io<'a, Result<(), DriveError>>
+    where
+        F: Future<Output = Result<(), DriveError>> + 'static,
+    {
+        let core = Rc::clone(&self.0);
+        let work = act(Rc::clone(&core));
+        let keep = self.clone();
+        core.writes_in_flight.enter();
+        let task = self.0.world.spawn(async move {
+            let result = match core.metadata.mark_dirty(&core).await {
+                Ok(()) => work.await,
+                Err(error) => Err(error),
+            };
+            core.writes_in_flight.leave();
+            if core.writes_in_flight.inside() == 0 {
+                keep.clean_later();
+            }
+            result
+        });
+        Io::later(task)
+    }
+
+    /// Starts the wait after which the members are marked clean, unless one is running.
+    fn clean_later(&self) {
+        let core = &self.0;
+        if !core.metadata.dirty() || core.cleaner.get() {
+            return;
+        }
+        core.cleaner.set(true);
+        let array = self.clone();
+        core.world.spawn(async move {
+            let core = &array.0;
+            loop {
+                let seen = core.writes_started.get();
+                core.world.sleep(CLEAN_AFTER).await;
+                let quiet =
+                    || core.writes_in_flight.inside() == 0 && core.writes_started.get() == seen;
+                if quiet() && array.flush().await.is_ok() && quiet() {
+                    break;
+                }
+                if core.writes_in_flight.inside() > 0 {
+                    core.writes_in_flight.drained().await;
+                }
+            }
+            core.cleaner.set(false);
+            // What fails here is found again, and reported, by the next write.
+            let _ = core.metadata.mark_clean(core).await;
+        });
+    }
+
+    fn check(&self, operation: Operation, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        check_range(&self.0.facts, operation, offset, bytes)
+    }
+}
+
+impl Drive for Array {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+        match self.check(Operation::Read, offset, total_bytes(&buffers)) {
+            Ok(()) => read::read(&self.0, offset, buffers),
+            Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
+        }
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffers: WriteBufs,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        let bytes = total_bytes(&buffers);
+        match self.check(Operation::Write, offset, bytes) {
+            Err(error) => return Io::ready(Err(error)),
+            Ok(()) if bytes == 0 => return Io::ready(Ok(())),
+            Ok(()) => {}
+        }
+        if !self.0.redundant() {
+            return copies::write_once(&self.0, offset, buffers, durability);
+        }
+        self.0.writes_started.set(self.0.writes_started.get() + 1);
+        self.change(move |core| async move {
+            match &core.geometry {
+                Geometry::Parity(parity) => {
+                    stripe::write(&core, parity, offset, buffers, durability).await
+                }
+                _ => copies::write(&core, offset, buffers, durability).await,
+            }
+        })
+    }
+
+    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+        let core = Rc::clone(&self.0);
+        Io::later(async move {
+            let flushes = core.slots.iter().enumerate().filter_map(|(slot, state)| {
+                let drive = &state.member().filter(|_| state.writable())?.drive;
+                Some(async move { (slot, drive.flush().await) })
+            });
+            let failed = join_all(flushes).await;
+            let failed =
+                failed.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?)));
+            core.fail_members(failed.collect()).await
+        })
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+        if let Err(error) = self.check(Operation::Discard, offset, bytes) {
+            return Io::ready(Err(error));
+        }
+        // Copies and parity must agree afterwards, and only zeroes are the same everywhere; what
+        // does not cover whole stripes is left as it is.
+        let step = self.0.geometry.stripe_bytes();
+        let start = offset.next_multiple_of(step);
+        let end = (offset + bytes) / step * step;
+        if start >= end {
+            return Io::ready(Ok(Discarded::Unspecified));
+        }
+        let zero = self.write_zeroes(start, end - start, Zeroing::MayUnmap, Durability::Cached);
+        Io::later(async move { zero.await.map(|()| Discarded::Unspecified) })
+    }
+
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        bytes: u64,
+        zeroing: Zeroing,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        match self.check(Operation::WriteZeroes, offset, bytes) {
+            Err(error) => return Io::ready(Err(error)),
+            Ok(()) if bytes == 0 => return Io::ready(Ok(())),
+            Ok(()) => {}
+        }
+        self.0.writes_started.set(self.0.writes_started.get() + 1);
+        self.change(move |core| async move {
+            match &core.geometry {
+                Geometry::Parity(_) => {
+                    zero_stripes(&core, offset, bytes, zeroing, durability).await
+                }
+                _ => copies::write_zeroes(&core, offset, bytes, zeroing, durability).await,
+            }
+        })
+    }
+}
+
+/// Zeroes on a parity level: whole stripes become zero on every member, since the parity of zeroes
+/// is zero; the ends are written.
+async fn zero_stripes(
+    core: &Core,
+    offset: u64,
+    bytes: u64,
+    zeroing: Zeroing,
+    durability: Durability,
+) -> Result<(), DriveError> {
+    let Geometry::Parity(parity) = &core.geometry else { unreachable!("called for parity levels") };
+    let stripe_bytes = parity.stripe_bytes();
+    let stripes_at_once = (ZERO_STEP_BYTES / parity.chunk_bytes()).max(1);
+    let end = offset + bytes;
+    let mut at = offset;
+    while at < end {
+        let whole = if at.is_multiple_of(stripe_bytes) { (end - at) / stripe_bytes } else { 0 };
+        if whole == 0 {
+            let part = (stripe_bytes - at % stripe_bytes).min(end - at);
+            let zeroes = core.world.pool().take_zeroed(part as usize).freeze();
+            let buffers = WriteBufs::from_iter([zeroes]);
+            stripe::write(core, parity, at, buffers, durability).await?;
+            at += part;
+            continue;
+        }
+        let first = at / stripe_bytes;
+        let stripes = whole.min(stripes_at_once);
+        let _lock = core.locks.lock(first..first + stripes, Mode::Exclusive).await;
+        let start = first * parity.chunk_bytes();
+        let len = stripes * parity.chunk_bytes();
+        let ranges = (0..core.slots.len()).map(|slot| (slot, start, len)).collect();
+        copies::zero_members(core, ranges, zeroing, durability).await?;
+        at += stripes * stripe_bytes;
+    }
+    Ok(())
+}

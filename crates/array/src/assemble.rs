@@ -1,0 +1,283 @@
+//! Opening an array from members that were found and judged.
+//!
+//! Read-only, nothing is written, ever: where a log has to be replayed first, that happens on
+//! overlays in memory. Read-write, what this engine can't keep up to date is refused rather than
+//! left to rot.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use drive::{DriveError, Facts};
+use format::md::{
+    ArrayState, Assembly, BadBlocksError, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync,
+    Verdict, Version, parse_bad_blocks,
+};
+use geometry::{Geometry, GeometryError, Shape};
+use world::{Gate, World};
+
+use crate::array::Array;
+use crate::core::Core;
+use crate::examine::{Scan, level_of, read_bytes};
+use crate::lock::RangeLocks;
+use crate::metadata::{Metadata, Spare};
+use crate::replay;
+use crate::slot::{BadRanges, Member, Slot, SlotState};
+use crate::stripe::Gather;
+
+/// How to open an array.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenMode {
+    /// Nothing may be written.
+    pub read_only: bool,
+    /// Start although it is degraded and was not shut down; what was being written then may read
+    /// as something that never was.
+    pub force_dirty: bool,
+    /// Seconds since 1970 now, for the superblocks' update time.
+    pub now_seconds: u64,
+}
+
+/// Why an array can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssembleError {
+    /// Too few members that are current.
+    #[error("too few current members: slots {missing:?} are missing")]
+    Incomplete {
+        /// Slots nobody holds.
+        missing: Vec<u16>,
+        /// Stale members that would complete it.
+        forced: Vec<usize>,
+    },
+    /// Members went on apart.
+    #[error(
+        "its members went on in {sides} separate sides, each with writes the other lacks\n\
+         hint: open one side alone, by giving only its drives"
+    )]
+    SplitBrain {
+        /// How many.
+        sides: usize,
+    },
+    /// A reshape is under way.
+    #[error(
+        "a reshape is under way, stopped at byte {position_bytes} of the array\n\
+         hint: let md finish it: reading an array in two shapes is not supported yet"
+    )]
+    Reshaping {
+        /// Where.
+        position_bytes: u64,
+    },
+    /// The metadata forbids it.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The shape makes no sense.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A member's log or list can't be read.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// A member's bad-block log makes no sense.
+    #[error("bad-block log of {drive}: {error}")]
+    BadBlocks {
+        /// The member.
+        drive: Rc<str>,
+        /// What is wrong.
+        error: BadBlocksError,
+    },
+    /// The engine could not keep the set's log up to date.
+    #[error(
+        "the set keeps a {log}, which is not written yet\n\
+         hint: open it read-only, or let md take the log out first"
+    )]
+    LogNotWritten {
+        /// Which log.
+        log: &'static str,
+    },
+    /// Superblocks of this version are only read.
+    #[error("superblocks of version {0} are only read\nhint: open it read-only")]
+    VersionNotWritten(Version),
+    /// A drive is write-protected or was opened read-only.
+    #[error("{0} can't be written\nhint: open the array read-only")]
+    DriveReadOnly(Rc<str>),
+}
+
+impl Scan {
+    /// Opens the array of `assembly`.
+    ///
+    /// # Errors
+    /// [`AssembleError`]: what stands in the way; nothing was written then.
+    pub async fn open(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        mode: OpenMode,
+    ) -> Result<Array, AssembleError> {
+        let view = &self.candidates[assembly.reference].view;
+        startable(assembly, mode)?;
+        if !mode.read_only {
+            writable(view)?;
+        }
+        let geometry = self.geometry(assembly, view)?;
+        let redundant = view.layout.level.is_redundant();
+        let mut members = Vec::new();
+        for &candidate in &assembly.slots {
+            members.push(match candidate {
+                Some(candidate) => Some(self.member(world, assembly, candidate, mode).await?),
+                None => None,
+            });
+        }
+        if mode.read_only {
+            replay::replay(world, self, assembly, &geometry, &mut members).await?;
+        }
+        let facts = facts_of(view, &geometry, &members, mode.read_only);
+        let mirrored = geometry.copies() > 1;
+        let slots = members.into_iter().map(|member| match member {
+            Some((member, state)) => Slot::new(Some(member), state, mirrored),
+            None => Slot::new(None, SlotState::Missing, mirrored),
+        });
+        let synced_to = match view.resync {
+            Resync::From(bytes) if redundant => bytes,
+            _ => u64::MAX,
+        };
+        let core = Core {
+            world: world.clone(),
+            facts,
+            slots: slots.collect(),
+            metadata: self.metadata(assembly, mode),
+            geometry,
+            locks: RangeLocks::default(),
+            gather: Gather::default(),
+            writes_in_flight: Gate::default(),
+            writes_started: Cell::new(0),
+            cleaner: Cell::new(false),
+            stopping: Cell::new(false),
+            resyncing: Gate::default(),
+            synced_to: Cell::new(synced_to),
+        };
+        Ok(Array::start(core))
+    }
+
+    fn geometry(&self, assembly: &Assembly, view: &MemberView) -> Result<Geometry, AssembleError> {
+        let Some(level) = level_of(view.layout.level) else {
+            return Err(AssembleError::Refused(Refusal::UnsupportedLevel(view.layout.level)));
+        };
+        let used = |candidate: &Option<usize>| match (view.used_bytes, candidate) {
+            (0, Some(candidate)) => self.candidates[*candidate].view.data_bytes,
+            (used, _) => used,
+        };
+        let shape = Shape {
+            level,
+            layout: view.layout.layout,
+            chunk_bytes: view.layout.chunk_bytes,
+            member_bytes: assembly.slots.iter().map(used).collect(),
+        };
+        Ok(Geometry::new(&shape)?)
+    }
+
+    async fn member(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        candidate: usize,
+        mode: OpenMode,
+    ) -> Result<(Member, SlotState), AssembleError> {
+        let found = &self.candidates[candidate];
+        let drive = Rc::clone(&self.drives[found.drive]);
+        if !mode.read_only && drive.facts().read_only {
+            return Err(AssembleError::DriveReadOnly(drive.facts().name.clone()));
+        }
+        let data_offset = found.view.layout.data_offset_bytes;
+        let state = match assembly.verdict(candidate) {
+            Some(Verdict::InSync { .. }) => SlotState::InSync,
+            Some(Verdict::Recovering { to_bytes, .. }) => {
+                SlotState::Recovering { upto_bytes: to_bytes }
+            }
+            _ => SlotState::Faulty,
+        };
+        let mut bad = BadRanges::default();
+        if let Some(log) = found.view.bad_blocks.filter(|log| log.in_use) {
+            let bytes = log.range.length as usize;
+            let log_bytes =
+                read_bytes(world.pool(), drive.as_ref(), log.range.start, bytes).await?;
+            let ranges = parse_bad_blocks(&log_bytes, log.shift).map_err(|error| {
+                AssembleError::BadBlocks { drive: drive.facts().name.clone(), error }
+            })?;
+            let in_data = ranges.into_iter().filter_map(|range| {
+                let end = range.start.saturating_add(range.length);
+                let start = range.start.max(data_offset);
+                (start < end).then(|| (start - data_offset, end - start))
+            });
+            bad = BadRanges::new(in_data.collect());
+        }
+        let write_mostly = found.view.devflags.contains(DevFlags::WRITE_MOSTLY);
+        Ok((Member { drive, data_offset, bad: RefCell::new(bad), write_mostly }, state))
+    }
+
+    fn metadata(&self, assembly: &Assembly, mode: OpenMode) -> Metadata {
+        if mode.read_only {
+            return Metadata::read_only(assembly.slots.len());
+        }
+        let superblock = |candidate: usize| self.superblocks[candidate].clone();
+        let superblocks =
+            assembly.slots.iter().map(|candidate| candidate.and_then(superblock)).collect();
+        let spares = assembly.verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Spare);
+        let spares = spares.filter_map(|&(candidate, _)| {
+            let drive = Rc::clone(&self.drives[self.candidates[candidate].drive]);
+            Some(Spare { drive, superblock: superblock(candidate)? })
+        });
+        Metadata::new(superblocks, spares.collect(), mode.now_seconds, true)
+    }
+}
+
+fn startable(assembly: &Assembly, mode: OpenMode) -> Result<(), AssembleError> {
+    match &assembly.state {
+        ArrayState::Startable => Ok(()),
+        ArrayState::Reshaping { position_bytes } => {
+            Err(AssembleError::Reshaping { position_bytes: *position_bytes })
+        }
+        ArrayState::Incomplete { forced } => {
+            let (missing, forced) = (assembly.missing(), forced.clone());
+            Err(AssembleError::Incomplete { missing, forced })
+        }
+        ArrayState::SplitBrain { sides } => Err(AssembleError::SplitBrain { sides: sides.len() }),
+        ArrayState::Refused(Refusal::DirtyDegraded) if mode.read_only || mode.force_dirty => Ok(()),
+        ArrayState::Refused(refusal) => Err(AssembleError::Refused(*refusal)),
+    }
+}
+
+/// Whether this engine keeps everything the set's metadata promises while it writes. A bitmap is
+/// fine: md sees by the event count that it is old, and resyncs everything.
+fn writable(view: &MemberView) -> Result<(), AssembleError> {
+    if view.version == Version::V0_90 {
+        return Err(AssembleError::VersionNotWritten(view.version));
+    }
+    match view.consistency {
+        ConsistencyPlace::Resync | ConsistencyPlace::Bitmap { .. } => Ok(()),
+        ConsistencyPlace::Ppl { .. } => {
+            Err(AssembleError::LogNotWritten { log: "partial parity log" })
+        }
+        ConsistencyPlace::Journal => Err(AssembleError::LogNotWritten { log: "journal" }),
+    }
+}
+
+/// The array's own facts, from its shape and its members'.
+fn facts_of(
+    view: &MemberView,
+    geometry: &Geometry,
+    members: &[Option<(Member, SlotState)>],
+    read_only: bool,
+) -> Facts {
+    let facts = || members.iter().flatten().map(|(member, _)| member.drive.facts());
+    let block_bytes = facts().map(|facts| facts.block_bytes).max().unwrap_or(512);
+    let size_bytes = geometry.array_bytes();
+    let any_turns = facts().any(|facts| facts.rotational == Some(true));
+    let all_known = facts().all(|facts| facts.rotational.is_some());
+    Facts {
+        name: Rc::from(view.name.as_str()),
+        size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
+        block_bytes,
+        preferred_bytes: geometry.stripe_bytes(),
+        read_only,
+        rotational: (any_turns || all_known).then_some(any_turns),
+        direct: facts().all(|facts| facts.direct),
+    }
+}

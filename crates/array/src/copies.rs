@@ -1,0 +1,119 @@
+//! Writing where there is no parity: one copy, or several of the same bytes.
+//!
+//! Where there are several, writes to the same bytes go one after the other, so that all copies
+//! end with the same content.
+
+use drive::{DriveError, Durability, Io, Operation, Zeroing};
+use world::{WriteBufs, join_all, total_bytes};
+
+use crate::batch::WriteBatch;
+use crate::core::Core;
+use crate::lock::{Lock, Mode};
+use crate::split::WriteCutter;
+
+/// Holds the bytes against other writers, where there are copies that could come to differ.
+async fn guard(core: &Core, offset: u64, bytes: u64) -> Option<Lock> {
+    if core.geometry.copies() == 1 {
+        return None;
+    }
+    Some(core.locks.lock(offset..offset + bytes, Mode::Exclusive).await)
+}
+
+/// Stores `buffers` where there is only one copy: nothing can come to differ, so nothing has to be
+/// kept together, and the common case, one run, goes straight to its member.
+pub(crate) fn write_once(
+    core: &Core,
+    offset: u64,
+    buffers: WriteBufs,
+    durability: Durability,
+) -> Io<'_, Result<(), DriveError>> {
+    let bytes = total_bytes(&buffers);
+    let first = core.geometry.runs(offset, bytes).next().expect("a range that is not empty");
+    let slot = &core.slots[first.first.member];
+    if first.bytes == bytes && slot.writable() {
+        return slot.write(first.first.offset, buffers, durability);
+    }
+    Io::later(write(core, offset, buffers, durability))
+}
+
+/// Stores `buffers` from `offset` on, on every copy.
+pub(crate) async fn write(
+    core: &Core,
+    offset: u64,
+    buffers: WriteBufs,
+    durability: Durability,
+) -> Result<(), DriveError> {
+    let bytes = total_bytes(&buffers);
+    let _guard = guard(core, offset, bytes).await;
+    let mut cutter = WriteCutter::new(&buffers);
+    let mut writes = WriteBatch::default();
+    for run in core.geometry.runs(offset, bytes) {
+        let data = cutter.take(run.bytes as usize);
+        let mut stored = false;
+        for copy in 0..core.geometry.copies() {
+            let place = core.geometry.copy(&run, copy);
+            if !core.slots[place.member].writable() {
+                continue;
+            }
+            stored = true;
+            let mut at = place.offset;
+            for buffer in &data {
+                writes.add(place.member, at, buffer.clone());
+                at += buffer.len() as u64;
+            }
+        }
+        if !stored {
+            return Err(core.lost(Operation::Write, run.array_offset, run.bytes));
+        }
+    }
+    core.fail_members(writes.run(&core.slots, durability).await).await
+}
+
+/// Makes the bytes zero on every copy.
+pub(crate) async fn write_zeroes(
+    core: &Core,
+    offset: u64,
+    bytes: u64,
+    zeroing: Zeroing,
+    durability: Durability,
+) -> Result<(), DriveError> {
+    let _guard = guard(core, offset, bytes).await;
+    let mut ranges: Vec<(usize, u64, u64)> = Vec::new();
+    for run in core.geometry.runs(offset, bytes) {
+        for copy in 0..core.geometry.copies() {
+            let place = core.geometry.copy(&run, copy);
+            ranges.push((place.member, place.offset, run.bytes));
+        }
+    }
+    zero_members(core, ranges, zeroing, durability).await
+}
+
+/// Makes ranges of members zero, neighbours together.
+pub(crate) async fn zero_members(
+    core: &Core,
+    mut ranges: Vec<(usize, u64, u64)>,
+    zeroing: Zeroing,
+    durability: Durability,
+) -> Result<(), DriveError> {
+    ranges.retain(|&(slot, _, _)| core.slots[slot].writable());
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.0 == last.0 && last.1 + last.2 == next.1;
+        if joins {
+            last.2 += next.2;
+        }
+        joins
+    });
+    let zeroings = ranges.into_iter().map(|(slot, offset, bytes)| async move {
+        (slot, core.slots[slot].write_zeroes(offset, bytes, zeroing, durability).await)
+    });
+    let mut failed: Vec<(usize, DriveError)> = Vec::new();
+    for (slot, result) in join_all(zeroings).await {
+        if let Err(error) = result
+            && failed.iter().all(|(other, _)| *other != slot)
+        {
+            failed.push((slot, error));
+        }
+    }
+    core.fail_members(failed).await
+}

@@ -1,0 +1,106 @@
+//! What every part of the engine shares: the members, the locks, the record of failures.
+
+use std::cell::Cell;
+
+use drive::{DriveError, ErrorKind, Facts, Operation};
+use geometry::Geometry;
+use world::{Gate, World};
+
+use crate::lock::RangeLocks;
+use crate::metadata::Metadata;
+use crate::slot::{Slot, SlotState};
+use crate::stripe::Gather;
+
+/// The state of an open array.
+pub(crate) struct Core {
+    pub(crate) world: World,
+    pub(crate) facts: Facts,
+    pub(crate) geometry: Geometry,
+    pub(crate) slots: Vec<Slot>,
+    /// Stripes for parity levels, array bytes for the others.
+    pub(crate) locks: RangeLocks,
+    pub(crate) gather: Gather,
+    pub(crate) metadata: Metadata,
+    pub(crate) writes_in_flight: Gate,
+    /// Counts writes, so that a quiet time can be told from a busy one.
+    pub(crate) writes_started: Cell<u64>,
+    /// A task waits for a quiet time.
+    pub(crate) cleaner: Cell<bool>,
+    /// Redundancy agrees below this: bytes of each member's data area, for levels with copies in
+    /// several places on a member bytes of the array.
+    pub(crate) synced_to: Cell<u64>,
+    /// Background work under way.
+    pub(crate) resyncing: Gate,
+    /// Background work ends at its next step.
+    pub(crate) stopping: Cell<bool>,
+}
+
+impl Core {
+    /// The array byte below which all copies agree; parity levels read data from one place only.
+    pub(crate) fn agreed_to(&self) -> u64 {
+        match self.geometry {
+            Geometry::Raid1(_) | Geometry::Raid10(_) => self.synced_to.get(),
+            Geometry::Linear(_) | Geometry::Raid0(_) | Geometry::Parity(_) => u64::MAX,
+        }
+    }
+
+    /// Whether the level keeps anything twice, or as parity.
+    pub(crate) fn redundant(&self) -> bool {
+        self.geometry.copies() > 1 || matches!(self.geometry, Geometry::Parity(_))
+    }
+
+    /// The error for data that no member has any more.
+    pub(crate) fn lost(&self, operation: Operation, offset: u64, bytes: u64) -> DriveError {
+        let drive = self.facts.name.clone();
+        DriveError { kind: ErrorKind::Lost, operation, offset, bytes, drive, source: None }
+    }
+
+    /// Slots whose member can't be relied on alone, as geometry wants them.
+    pub(crate) fn missing(&self) -> Vec<bool> {
+        self.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect()
+    }
+
+    /// Fails members that erred on a write or flush: from here on they are neither read nor
+    /// written, and the others' superblocks say so before this returns, so that a member that
+    /// lacks an acknowledged write is never trusted again.
+    ///
+    /// # Errors
+    /// The member's own error, when the array can't do without it: then it stays, since failing
+    /// it would lose what it still has.
+    pub(crate) async fn fail_members(
+        &self,
+        failed: Vec<(usize, DriveError)>,
+    ) -> Result<(), DriveError> {
+        let mut result = Ok(());
+        let mut record = false;
+        for (slot, error) in failed {
+            if !matches!(self.slots[slot].state(), SlotState::Faulty) {
+                let mut missing = self.missing();
+                missing[slot] = true;
+                if self.slots[slot].state() == SlotState::InSync
+                    && !self.geometry.survives(&missing)
+                {
+                    result = Err(error);
+                    continue;
+                }
+                self.slots[slot].set_state(SlotState::Faulty);
+                self.metadata.note_failure(slot, error);
+            }
+            record = true;
+        }
+        if record {
+            self.metadata.commit(self).await?;
+        }
+        result
+    }
+
+    /// A read error leaves the member in the array, since its other data is still good; unless it
+    /// does not answer at all any more.
+    pub(crate) async fn note_read_error(&self, slot: usize, error: &DriveError) {
+        self.metadata.count_read_error(slot);
+        if error.kind == ErrorKind::Gone && self.redundant() {
+            // The client's read is answered either way; what matters here is the record.
+            let _ = self.fail_members(vec![(slot, error.clone())]).await;
+        }
+    }
+}

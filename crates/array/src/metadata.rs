@@ -1,0 +1,251 @@
+//! The members' superblocks while the array is open: who is in, how new, clean or not.
+//!
+//! Every change of state is a new event: the count goes up, and all remaining members get the
+//! new superblock before whoever caused the change goes on. What several callers want at the same
+//! time goes out as one event.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use drive::{Drive, DriveError, Durability};
+use format::md::{Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
+use world::{Semaphore, WriteBufs, join_all};
+
+use crate::core::Core;
+use crate::slot::SlotState;
+
+/// A spare's drive and superblock.
+pub(crate) struct Spare {
+    pub(crate) drive: Rc<dyn Drive>,
+    pub(crate) superblock: Superblock,
+}
+
+/// A member that left the array, and why.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Its slot.
+    pub slot: usize,
+    /// What it did.
+    pub error: DriveError,
+}
+
+/// Superblocks, and what is known of their state on the members.
+pub(crate) struct Metadata {
+    /// Per slot; `None` for an array that is only read, and where nobody is there.
+    superblocks: RefCell<Vec<Option<Superblock>>>,
+    spares: Vec<Spare>,
+    writable: bool,
+    events: Cell<u64>,
+    /// Seconds since 1970 when the world's clock stood at zero.
+    epoch_seconds: u64,
+    /// Writes may be under way whose copies and parity don't agree yet.
+    dirty: Cell<bool>,
+    /// ... and the members' superblocks say so.
+    dirty_recorded: Cell<bool>,
+    turn: Rc<Semaphore>,
+    wanted: Cell<u64>,
+    recorded: Cell<u64>,
+    failures: RefCell<Vec<Failure>>,
+    read_errors: RefCell<Vec<u64>>,
+}
+
+impl Metadata {
+    /// For an array whose superblocks stay as they are.
+    pub(crate) fn read_only(slots: usize) -> Self {
+        Self::new(vec![None; slots], Vec::new(), 0, false)
+    }
+
+    /// For an array that is written: the superblocks as found, per slot and of the spares.
+    pub(crate) fn new(
+        superblocks: Vec<Option<Superblock>>,
+        spares: Vec<Spare>,
+        epoch_seconds: u64,
+        writable: bool,
+    ) -> Self {
+        let events = superblocks.iter().flatten().map(|superblock| superblock.events).max();
+        Metadata {
+            read_errors: RefCell::new(vec![0; superblocks.len()]),
+            superblocks: RefCell::new(superblocks),
+            spares,
+            writable,
+            events: Cell::new(events.unwrap_or(0)),
+            epoch_seconds,
+            dirty: Cell::new(false),
+            dirty_recorded: Cell::new(false),
+            turn: Rc::new(Semaphore::new(1)),
+            wanted: Cell::new(0),
+            recorded: Cell::new(0),
+            failures: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn note_failure(&self, slot: usize, error: DriveError) {
+        self.failures.borrow_mut().push(Failure { slot, error });
+    }
+
+    pub(crate) fn count_read_error(&self, slot: usize) {
+        self.read_errors.borrow_mut()[slot] += 1;
+    }
+
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        self.failures.borrow().clone()
+    }
+
+    pub(crate) fn read_errors(&self) -> Vec<u64> {
+        self.read_errors.borrow().clone()
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    pub(crate) fn spare_count(&self) -> usize {
+        self.spares.len()
+    }
+
+    pub(crate) fn writable(&self) -> bool {
+        self.writable
+    }
+
+    pub(crate) fn dirty(&self) -> bool {
+        self.dirty.get()
+    }
+
+    /// Before a write: the members say that a resync is needed, should this end suddenly.
+    pub(crate) async fn mark_dirty(&self, core: &Core) -> Result<(), DriveError> {
+        if self.dirty_recorded.get() || !core.redundant() {
+            return Ok(());
+        }
+        self.dirty.set(true);
+        self.commit(core).await?;
+        self.dirty_recorded.set(true);
+        Ok(())
+    }
+
+    /// After a flush of all members, with no write under way: nothing to resync any more.
+    pub(crate) async fn mark_clean(&self, core: &Core) -> Result<(), DriveError> {
+        if !self.dirty.get() && core.synced_to.get() == u64::MAX {
+            return Ok(());
+        }
+        self.dirty.set(false);
+        self.dirty_recorded.set(false);
+        self.commit(core).await
+    }
+
+    /// Puts the present state on all members as a new event. A member that can't be written is
+    /// failed, and the others get that too.
+    ///
+    /// # Errors
+    /// When a member can't be written that the array can't do without.
+    pub(crate) async fn commit(&self, core: &Core) -> Result<(), DriveError> {
+        if !self.writable {
+            return Ok(());
+        }
+        let mine = self.wanted.get() + 1;
+        self.wanted.set(mine);
+        let _turn = self.turn.acquire(1).await;
+        while self.recorded.get() < mine {
+            let covers = self.wanted.get();
+            let failed = self.write_all(core).await;
+            let mut again = false;
+            for (slot, error) in failed {
+                let mut missing = core.missing();
+                missing[slot] = true;
+                if !core.geometry.survives(&missing) {
+                    return Err(error);
+                }
+                core.slots[slot].set_state(SlotState::Faulty);
+                self.note_failure(slot, error);
+                again = true;
+            }
+            if !again {
+                self.recorded.set(covers);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_all(&self, core: &Core) -> Vec<(usize, DriveError)> {
+        self.events.set(self.events.get() + 1);
+        self.refresh(core);
+        let superblocks = self.superblocks.borrow().clone();
+        let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
+            let superblock = superblock?;
+            if !core.slots[slot].writable() {
+                return None;
+            }
+            let drive = &core.slots[slot].member()?.drive;
+            Some(async move { (slot, store(core, drive.as_ref(), &superblock).await) })
+        });
+        let results = join_all(writes).await;
+        for spare in &self.spares {
+            let mut superblock = spare.superblock.clone();
+            self.update(core, &mut superblock, &self.roles(core));
+            // A spare holds no data yet: one that can't be written is found out when it is used.
+            let _ = store(core, spare.drive.as_ref(), &superblock).await;
+        }
+        results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+    }
+
+    /// Brings every slot's superblock up to the present state.
+    fn refresh(&self, core: &Core) {
+        let roles = self.roles(core);
+        let mut superblocks = self.superblocks.borrow_mut();
+        for (slot, superblock) in superblocks.iter_mut().enumerate() {
+            let Some(superblock) = superblock else { continue };
+            self.update(core, superblock, &roles);
+            if let SlotState::Recovering { upto_bytes } = core.slots[slot].state() {
+                superblock.features = superblock.features.with(Features::RECOVERY_OFFSET);
+                superblock.recovery_offset_or_journal_tail = upto_bytes / SECTOR_BYTES;
+            } else {
+                superblock.features = superblock.features.without(Features::RECOVERY_OFFSET);
+                superblock.recovery_offset_or_journal_tail = 0;
+            }
+        }
+    }
+
+    /// The role table: as md writes it, a device number nobody vouches for is faulty.
+    fn roles(&self, core: &Core) -> Vec<Role> {
+        let superblocks = self.superblocks.borrow();
+        let devices = superblocks.iter().flatten().chain(self.spares.iter().map(|s| &s.superblock));
+        let width = devices.map(|superblock| superblock.roles.len()).max().unwrap_or(0);
+        let mut roles = vec![Role::Faulty; width];
+        for (slot, superblock) in superblocks.iter().enumerate() {
+            let Some(superblock) = superblock else { continue };
+            if core.slots[slot].writable() {
+                roles[superblock.dev_number as usize] = Role::Slot(slot as u16);
+            }
+        }
+        for spare in &self.spares {
+            roles[spare.superblock.dev_number as usize] = Role::Spare;
+        }
+        roles
+    }
+
+    fn update(&self, core: &Core, superblock: &mut Superblock, roles: &[Role]) {
+        superblock.events = self.events.get();
+        superblock.roles = roles.to_vec();
+        let now_ns = core.world.now_ns();
+        let seconds = self.epoch_seconds + now_ns / 1_000_000_000;
+        superblock.updated = Timestamp::new(seconds, (now_ns % 1_000_000_000 / 1000) as u32);
+        if core.redundant() {
+            superblock.resync_offset_sectors = match core.synced_to.get() {
+                _ if self.dirty.get() => 0,
+                u64::MAX => RESYNC_CLEAN,
+                bytes => bytes / SECTOR_BYTES,
+            };
+        }
+    }
+}
+
+/// Writes a superblock to its place, durably.
+pub(crate) async fn store(
+    core: &Core,
+    drive: &dyn Drive,
+    superblock: &Superblock,
+) -> Result<(), DriveError> {
+    let bytes = superblock.build();
+    let buffer = core.world.pool().copy_of(&bytes);
+    let place = superblock.place.offset_bytes;
+    drive.write(place, WriteBufs::from_iter([buffer]), Durability::Durable).await
+}

@@ -1,0 +1,177 @@
+//! Reading: straight from the members where possible, from redundancy where not.
+//!
+//! The common case, one run on one healthy member, passes the client's buffer on and adds nothing
+//! that allocates. Everything else cuts the buffers by run, sends each member what lies together
+//! on it as one request, and joins the pieces again.
+
+use drive::{DriveError, Io, Operation, ReadDone};
+use geometry::{Geometry, Place, Run};
+use world::{BufMut, ReadBufs, join_all, total_bytes};
+
+use crate::core::Core;
+use crate::split::{ReadCutter, lengths, rejoin};
+use crate::stripe;
+
+/// Fills `buffers` from `offset` on; the range has been checked.
+pub(crate) fn read(core: &Core, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    let bytes = total_bytes(&buffers);
+    if bytes == 0 {
+        return Io::ready(ReadDone { buffers, result: Ok(()) });
+    }
+    let first = core.geometry.runs(offset, bytes).next().expect("a range that is not empty");
+    if first.bytes < bytes {
+        return Io::later(read_runs(core, offset, buffers));
+    }
+    let Some(place) = choose(core, &first) else {
+        return Io::later(rescue(core, first, buffers, None));
+    };
+    match core.slots[place.member].read(place.offset, buffers) {
+        Io::Ready(Some(done)) if done.result.is_ok() => Io::ready(done),
+        read => Io::later(async move {
+            let done = read.await;
+            match &done.result {
+                Ok(()) => done,
+                Err(error) => {
+                    core.note_read_error(place.member, error).await;
+                    rescue(core, first, done.buffers, Some((place.member, error.clone()))).await
+                }
+            }
+        }),
+    }
+}
+
+/// The best member to read a run from, if any has it.
+fn choose(core: &Core, run: &Run) -> Option<Place> {
+    let copies = core.geometry.copies();
+    if copies == 1 {
+        let slot = &core.slots[run.first.member];
+        return slot.readable(run.first.offset, run.bytes).then_some(run.first);
+    }
+    let places = (0..copies).map(|copy| core.geometry.copy(run, copy));
+    let readable =
+        places.filter(|place| core.slots[place.member].readable(place.offset, run.bytes));
+    // Behind a resync that is not done, copies may differ: then always the first one answers, so
+    // that a client sees the same content twice.
+    if run.array_offset + run.bytes > core.agreed_to() {
+        return readable.into_iter().next();
+    }
+    readable.min_by_key(|place| core.slots[place.member].read_cost(place.offset))
+}
+
+/// One request to a member: runs that follow each other on it.
+struct Request {
+    place: Place,
+    bytes: u64,
+    buffers: ReadBufs,
+    /// Which runs, with the number of buffers of each.
+    runs: Vec<(usize, usize)>,
+}
+
+/// A run that no member can answer directly, or whose member failed.
+struct LostRun {
+    index: usize,
+    buffers: ReadBufs,
+    failed: Option<(usize, DriveError)>,
+}
+
+async fn read_runs(core: &Core, offset: u64, buffers: ReadBufs) -> ReadDone {
+    let original = lengths(&buffers);
+    let mut cutter = ReadCutter::new(buffers);
+    let bytes = original.iter().map(|&length| length as u64).sum();
+    let runs: Vec<Run> = core.geometry.runs(offset, bytes).collect();
+    let mut pieces: Vec<Option<ReadBufs>> = Vec::with_capacity(runs.len());
+    let mut requests: Vec<Request> = Vec::new();
+    // The last request of each member, to which the next run there may be added.
+    let mut open: Vec<Option<usize>> = vec![None; core.slots.len()];
+    let mut lost: Vec<LostRun> = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        pieces.push(None);
+        let piece = cutter.take(run.bytes);
+        let Some(place) = choose(core, run) else {
+            lost.push(LostRun { index, buffers: piece, failed: None });
+            continue;
+        };
+        let count = piece.len();
+        let last = open[place.member].map(|at| &mut requests[at]);
+        match last.filter(|last| last.place.offset + last.bytes == place.offset) {
+            Some(request) => {
+                request.bytes += run.bytes;
+                request.buffers.extend(piece);
+                request.runs.push((index, count));
+            }
+            None => {
+                open[place.member] = Some(requests.len());
+                let runs = vec![(index, count)];
+                requests.push(Request { place, bytes: run.bytes, buffers: piece, runs });
+            }
+        }
+    }
+    let reads = requests.into_iter().map(|request| async move {
+        let Request { place, buffers, runs, .. } = request;
+        (place.member, runs, core.slots[place.member].read(place.offset, buffers).await)
+    });
+    for (member, done_runs, done) in join_all(reads).await {
+        if let Err(error) = &done.result {
+            core.note_read_error(member, error).await;
+        }
+        let mut buffers = done.buffers.into_iter();
+        for (index, count) in done_runs {
+            let piece = buffers.by_ref().take(count).collect();
+            match &done.result {
+                Ok(()) => pieces[index] = Some(piece),
+                Err(error) => {
+                    let failed = Some((member, error.clone()));
+                    lost.push(LostRun { index, buffers: piece, failed });
+                }
+            }
+        }
+    }
+    let rescues = lost.into_iter().map(|LostRun { index, buffers, failed }| {
+        let run = runs[index];
+        async move { (index, rescue(core, run, buffers, failed).await) }
+    });
+    let mut result = Ok(());
+    for (index, done) in join_all(rescues).await {
+        result = result.and(done.result);
+        pieces[index] = Some(done.buffers);
+    }
+    let in_order = pieces.into_iter().flat_map(|piece| piece.expect("every run was answered"));
+    let in_order: Vec<BufMut> = in_order.collect();
+    ReadDone { buffers: rejoin(&original, in_order), result }
+}
+
+/// Answers a run from redundancy; `failed` is the member that could not, with its error.
+async fn rescue(
+    core: &Core,
+    run: Run,
+    buffers: ReadBufs,
+    failed: Option<(usize, DriveError)>,
+) -> ReadDone {
+    if let Geometry::Parity(parity) = &core.geometry {
+        let slot = failed.as_ref().map(|(slot, _)| *slot);
+        let (buffers, result) = stripe::rescue(core, parity, run.array_offset, buffers, slot).await;
+        return ReadDone { buffers, result };
+    }
+    let mut buffers = buffers;
+    let mut error = failed.as_ref().map(|(_, error)| error.clone());
+    let mut tried: Vec<usize> = failed.iter().map(|(slot, _)| *slot).collect();
+    for copy in 0..core.geometry.copies() {
+        let place = core.geometry.copy(&run, copy);
+        let slot = &core.slots[place.member];
+        if tried.contains(&place.member) || !slot.readable(place.offset, run.bytes) {
+            continue;
+        }
+        tried.push(place.member);
+        let done = slot.read(place.offset, buffers).await;
+        match done.result {
+            Ok(()) => return done,
+            Err(new) => {
+                core.note_read_error(place.member, &new).await;
+                error = Some(new);
+                buffers = done.buffers;
+            }
+        }
+    }
+    let error = error.unwrap_or_else(|| core.lost(Operation::Read, run.array_offset, run.bytes));
+    ReadDone { buffers, result: Err(error) }
+}

@@ -1,0 +1,199 @@
+//! A slot of the array and the member in it: what may be read from it and written to it.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+use drive::{Drive, DriveError, Durability, Io, ReadDone, Zeroing};
+use world::{ReadBufs, WriteBufs};
+
+/// What a slot's member is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    /// Nobody is there.
+    Missing,
+    /// Holds everything.
+    InSync,
+    /// Holds what was written since it came, and everything below this offset of its data area.
+    Recovering {
+        /// Bytes from the start of the data area.
+        upto_bytes: u64,
+    },
+    /// Failed; neither read nor written any more.
+    Faulty,
+}
+
+/// Ranges of a member's data area that can't be read, in order and apart from each other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BadRanges(Vec<(u64, u64)>);
+
+impl BadRanges {
+    /// From `(offset, bytes)` pairs in any order.
+    pub(crate) fn new(mut ranges: Vec<(u64, u64)>) -> Self {
+        ranges.sort_unstable();
+        BadRanges(ranges)
+    }
+
+    pub(crate) fn overlaps(&self, offset: u64, bytes: u64) -> bool {
+        let ends_before = |&(start, len): &(u64, u64)| start + len <= offset;
+        let index = self.0.partition_point(ends_before);
+        self.0.get(index).is_some_and(|&(start, _)| start < offset + bytes)
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.0.iter().map(|&(_, bytes)| bytes).sum()
+    }
+}
+
+/// A drive in a slot.
+pub(crate) struct Member {
+    /// The whole drive, metadata included.
+    pub(crate) drive: Rc<dyn Drive>,
+    /// Where the data area starts on it, in bytes.
+    pub(crate) data_offset: u64,
+    /// What its bad-block log lists.
+    pub(crate) bad: RefCell<BadRanges>,
+    /// Read only when nobody else has the data.
+    pub(crate) write_mostly: bool,
+}
+
+/// A place in the array. Its member is put in once; the state says what it is good for.
+pub(crate) struct Slot {
+    member: OnceCell<Member>,
+    state: Cell<SlotState>,
+    /// Only counted where there are copies to choose from.
+    mirrored: bool,
+    reads_in_flight: Cell<u32>,
+    /// Where the last read ended: the next one there is sequential.
+    read_end: Cell<u64>,
+}
+
+impl Slot {
+    pub(crate) fn new(member: Option<Member>, state: SlotState, mirrored: bool) -> Self {
+        let cell = OnceCell::new();
+        if let Some(member) = member {
+            let _ = cell.set(member);
+        }
+        let state = if cell.get().is_some() { state } else { SlotState::Missing };
+        Slot {
+            member: cell,
+            state: Cell::new(state),
+            mirrored,
+            reads_in_flight: Cell::new(0),
+            read_end: Cell::new(u64::MAX),
+        }
+    }
+
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.get()
+    }
+
+    pub(crate) fn state(&self) -> SlotState {
+        self.state.get()
+    }
+
+    pub(crate) fn set_state(&self, state: SlotState) {
+        self.state.set(state);
+    }
+
+    /// Whether the range holds the array's data.
+    pub(crate) fn readable(&self, offset: u64, bytes: u64) -> bool {
+        let valid = match self.state.get() {
+            SlotState::InSync => true,
+            SlotState::Recovering { upto_bytes } => offset + bytes <= upto_bytes,
+            SlotState::Missing | SlotState::Faulty => false,
+        };
+        valid && self.member().is_some_and(|member| !member.bad.borrow().overlaps(offset, bytes))
+    }
+
+    /// Whether writes go to the member.
+    pub(crate) fn writable(&self) -> bool {
+        matches!(self.state.get(), SlotState::InSync | SlotState::Recovering { .. })
+    }
+
+    /// How unwelcome a read at `offset` is: lower is better. Members that others should be tried
+    /// before come last, then a sequential reader keeps its member, then the idlest one wins.
+    pub(crate) fn read_cost(&self, offset: u64) -> (bool, u32) {
+        let write_mostly = self.member().is_some_and(|member| member.write_mostly);
+        let jump = u32::from(self.read_end.get() != offset);
+        (write_mostly, self.reads_in_flight.get() * 2 + jump)
+    }
+
+    /// Reads from the data area.
+    pub(crate) fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+        let member = self.present();
+        if !self.mirrored {
+            return member.drive.read(member.data_offset + offset, buffers);
+        }
+        self.read_end.set(offset + world::total_bytes(&buffers));
+        match member.drive.read(member.data_offset + offset, buffers) {
+            Io::Ready(done) => Io::Ready(done),
+            Io::Later(read) => {
+                self.reads_in_flight.set(self.reads_in_flight.get() + 1);
+                let counted = Counted(&self.reads_in_flight);
+                Io::later(async move {
+                    let _counted = counted;
+                    read.await
+                })
+            }
+        }
+    }
+
+    /// Writes to the data area.
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        buffers: WriteBufs,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        let member = self.present();
+        member.drive.write(member.data_offset + offset, buffers, durability)
+    }
+
+    /// Makes a range of the data area zero.
+    pub(crate) fn write_zeroes(
+        &self,
+        offset: u64,
+        bytes: u64,
+        zeroing: Zeroing,
+        durability: Durability,
+    ) -> Io<'_, Result<(), DriveError>> {
+        let member = self.present();
+        member.drive.write_zeroes(member.data_offset + offset, bytes, zeroing, durability)
+    }
+
+    fn present(&self) -> &Member {
+        self.member().expect("only members that are there are read and written")
+    }
+}
+
+/// Counts down when the operation ends, or is dropped.
+struct Counted<'a>(&'a Cell<u32>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_ranges_are_found_at_their_edges() {
+        let bad = BadRanges::new(vec![(4096, 512), (0, 512), (8192, 4096)]);
+        let table = [
+            (0, 1, true),
+            (512, 3584, false),
+            (512, 3585, true),
+            (4607, 1, true),
+            (4608, 3584, false),
+            (12287, 100, true),
+            (12288, u64::MAX - 12288, false),
+        ];
+        for (offset, bytes, overlaps) in table {
+            assert_eq!(bad.overlaps(offset, bytes), overlaps, "{offset}+{bytes}");
+        }
+        assert_eq!(bad.total_bytes(), 5120);
+    }
+}
