@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -166,6 +166,12 @@ impl FixedFile {
     #[must_use]
     pub fn as_raw_fd(&self) -> RawFd {
         self.0.file.as_raw_fd()
+    }
+}
+
+impl AsFd for FixedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.file.as_fd()
     }
 }
 

@@ -65,6 +65,16 @@ impl Semaphore {
         Acquire { semaphore: Rc::clone(self), amount, waiting: None }
     }
 
+    /// `amount` permits now, if they are free and nobody waits for some.
+    pub fn try_acquire(self: &Rc<Self>, amount: usize) -> Option<Permit> {
+        let left = self.free.get().checked_sub(amount)?;
+        if !self.queue.borrow().is_empty() {
+            return None;
+        }
+        self.free.set(left);
+        Some(Permit { semaphore: Rc::clone(self), amount })
+    }
+
     fn grant(&self) {
         let mut queue = self.queue.borrow_mut();
         while let Some(first) = queue.front() {
@@ -190,6 +200,7 @@ mod tests {
             let held = semaphore.acquire(3).await;
             let mut large = Box::pin(semaphore.acquire(3));
             let mut small = Box::pin(semaphore.acquire(1));
+            assert!(semaphore.try_acquire(1).is_none(), "nothing is left");
             let limit = Duration::from_millis(1);
             assert!(world.within(limit, "large", &mut large).await.is_err());
             assert!(world.within(limit, "small", &mut small).await.is_err());
@@ -201,6 +212,7 @@ mod tests {
             drop(small.await);
             // A wait given up while granted returns its permits.
             drop(semaphore.acquire(3));
+            drop(semaphore.try_acquire(3).unwrap());
             drop(semaphore.acquire(3).await);
         });
     }
