@@ -1,5 +1,5 @@
 //! Ways out of an array: NBD.
 //!
-//! [`nbd`] is the protocol, without sockets.
+//! [`nbd`] is the protocol without sockets, and [`nbd::server`] serves drives with it.
 
 pub mod nbd;

@@ -1,4 +1,5 @@
-//! The NBD server protocol without sockets: bytes in, bytes and commands out.
+//! The NBD server: first its protocol without sockets, bytes in, bytes and commands out; then
+//! [`server`], which brings sockets and drives to it.
 //!
 //! Fixed newstyle negotiation, simple and structured replies, block status
 //! with `base:allocation`. The source of every number and rule is the protocol
@@ -16,7 +17,7 @@
 //! | `session` | one connection as a whole |
 //! | `closing` | words for its end |
 //!
-//! Nothing here waits, reads a clock or owns a socket, so a test can feed it
+//! Nothing in these waits, reads a clock or owns a socket, so a test can feed it
 //! any bytes in any pieces. Memory of a session is bounded by one option
 //! ([`handshake::OPTION_DATA_BYTES_MAX`]); payloads never pass through it.
 
@@ -25,6 +26,7 @@ mod export;
 pub mod handshake;
 mod options;
 pub mod reply;
+pub mod server;
 mod session;
 mod status;
 mod transmission;
