@@ -334,12 +334,13 @@ impl World {
                 now_ns.set(now_ns.get().max(next));
             }
             (Time::Real { .. }, Some(ring)) => {
-                let limit = if idle { self.park_limit() } else { Some(Duration::ZERO) };
+                let wait = idle && self.arm_timer(ring);
                 self.0.ready.parked.store(true, Ordering::SeqCst);
                 // A wake from another thread between the check and the store is seen here.
-                let limit = if self.queue_is_empty() { limit } else { Some(Duration::ZERO) };
-                ring.turn(limit);
+                ring.submit(wait && self.queue_is_empty());
+                // Before completions wake tasks: a wake from this thread needs no alarm.
                 self.0.ready.parked.store(false, Ordering::SeqCst);
+                ring.complete();
             }
             (Time::Real { .. }, None) => unreachable!("the real world has a ring"),
         }
@@ -355,9 +356,15 @@ impl World {
         self.0.ready.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    fn park_limit(&self) -> Option<Duration> {
-        let next = self.0.timers.borrow_mut().next_ns()?;
-        Some(Duration::from_nanos(next.saturating_sub(self.now_ns())))
+    /// Sets the ring's timer to the next deadline; false if that has come already.
+    fn arm_timer(&self, ring: &Ring) -> bool {
+        let Some(next_ns) = self.0.timers.borrow_mut().next_ns() else { return true };
+        let now_ns = self.now_ns();
+        let later = next_ns > now_ns;
+        if later {
+            ring.wake_at(next_ns, now_ns);
+        }
+        later
     }
 
     pub(crate) fn with_timers<T>(&self, act: impl FnOnce(&mut Timers) -> T) -> T {

@@ -33,8 +33,10 @@ const FIXED_FILES: u32 = 256;
 const ARENA_INDEX: u16 = 0;
 /// Marks the completion of the alarm's read; operations use their slab key.
 const ALARM_KEY: u64 = u64::MAX;
+/// Marks the completion of the timer.
+const TIMER_KEY: u64 = u64::MAX - 1;
 /// Marks completions nobody waits for.
-const IGNORED_KEY: u64 = u64::MAX - 1;
+const IGNORED_KEY: u64 = u64::MAX - 2;
 /// How long a world that ends waits for the kernel to let go of buffers before it leaks them.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// One read or write moves at most this much: the kernel itself stops a little below 2 GiB.
@@ -119,6 +121,10 @@ struct Inner {
     /// Entries that did not fit the submission queue, oldest first.
     backlog: VecDeque<Entry>,
     alarm: Arc<OwnedFd>,
+    /// When the timer in the kernel fires, if there is one.
+    timer_ns: Option<u64>,
+    /// Read by the kernel when the timer's entry is submitted, so it must not move.
+    timer_from_now: Box<types::Timespec>,
     files: Option<Vec<u32>>,
     /// Empty between turns; kept for its memory.
     woken: Vec<Waker>,
@@ -222,6 +228,8 @@ impl Ring {
             operations: Slab::new(),
             backlog: VecDeque::new(),
             alarm: Arc::new(alarm),
+            timer_ns: None,
+            timer_from_now: Box::default(),
             files: files.then(|| (0..FIXED_FILES).rev().collect()),
             woken: Vec::new(),
             _pool: pool.clone(),
@@ -416,11 +424,38 @@ impl Ring {
         key
     }
 
-    /// Submits what is queued, waits up to `limit` for a completion (`None`: as long as it takes),
-    /// and wakes whoever a completion is for.
-    pub(crate) fn turn(&self, limit: Option<Duration>) {
+    /// Submits what is queued; waits for a completion if `wait`.
+    pub(crate) fn submit(&self, wait: bool) {
+        let limit = if wait { None } else { Some(Duration::ZERO) };
+        self.0.borrow_mut().submit(limit);
+    }
+
+    /// Sees to it that a wait ends at `deadline_ns` at the latest. The timer stays in the kernel
+    /// over many waits: deadlines come much more rarely than completions, and a limit given with
+    /// each wait would set the processor's timer every time. It is only ever moved forward, so a
+    /// deadline that was given up ends one wait for nothing.
+    pub(crate) fn wake_at(&self, deadline_ns: u64, now_ns: u64) {
         let mut inner = self.0.borrow_mut();
-        inner.submit(limit);
+        let armed = inner.timer_ns;
+        if armed.is_some_and(|armed_ns| armed_ns <= deadline_ns) {
+            return;
+        }
+        inner.timer_ns = Some(deadline_ns);
+        let from_now = Duration::from_nanos(deadline_ns.saturating_sub(now_ns));
+        *inner.timer_from_now = types::Timespec::from(from_now);
+        let from_now = std::ptr::from_ref(&*inner.timer_from_now);
+        let entry = if armed.is_some() {
+            // Finds nothing if the timer fires just now; its completion then has it armed anew.
+            opcode::TimeoutUpdate::new(TIMER_KEY, from_now).build().user_data(IGNORED_KEY)
+        } else {
+            opcode::Timeout::new(from_now).build().user_data(TIMER_KEY)
+        };
+        inner.queue(entry);
+    }
+
+    /// Takes the completions there are and wakes whoever they are for.
+    pub(crate) fn complete(&self) {
+        let mut inner = self.0.borrow_mut();
         let mut woken = std::mem::take(&mut inner.woken);
         let released = inner.reap(&mut woken);
         drop(inner);
@@ -445,7 +480,8 @@ impl Ring {
                 std::mem::forget(std::mem::take(&mut self.0.borrow_mut().operations));
                 return;
             }
-            self.turn(Some(Duration::from_millis(50)));
+            self.0.borrow_mut().submit(Some(Duration::from_millis(50)));
+            self.complete();
         }
     }
 }
@@ -510,6 +546,7 @@ impl Inner {
             match completion.user_data() {
                 // A cancelled poll means that this world ends.
                 ALARM_KEY => alarmed = completion.result() >= 0,
+                TIMER_KEY => self.timer_ns = None,
                 IGNORED_KEY => {}
                 key => {
                     let key = key as usize;
@@ -652,6 +689,32 @@ mod tests {
         drop(world);
         assert_eq!(ring.0.borrow().operations.len(), 0, "the end of the world waits for it");
         drop(theirs);
+    }
+
+    #[test]
+    fn only_other_threads_ring_the_alarm() {
+        let world = World::real(RingConfig::default()).unwrap();
+        let ring = world.ring().unwrap();
+        let file = ring.adopt(scratch());
+        world.block_on(ring.sync(&file)).unwrap();
+        let mut alarm = std::fs::File::from(ring.0.borrow().alarm.try_clone().unwrap());
+        let silent = std::io::Read::read(&mut alarm, &mut [0; 8]).unwrap_err();
+        assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn the_timer_outlasts_waits_and_moves_to_an_earlier_deadline() {
+        let world = World::real(RingConfig::default()).unwrap();
+        let ring = world.ring().unwrap();
+        let file = ring.adopt(scratch());
+        let armed_ns = || ring.0.borrow().timer_ns;
+        let hour_ns = world.now_ns() + 3_600_000_000_000;
+        let mut hour = std::pin::pin!(world.sleep_until_ns(hour_ns));
+        world.block_on(crate::race(ring.sync(&file), &mut hour)).unwrap().unwrap();
+        assert_eq!(armed_ns(), Some(hour_ns));
+        let millisecond = world.sleep(Duration::from_millis(1));
+        assert!(world.block_on(crate::race(millisecond, hour)).is_ok());
+        assert_eq!(armed_ns(), None);
     }
 
     #[test]
