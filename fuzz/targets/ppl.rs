@@ -4,10 +4,10 @@
 use format::md::{PPL_HEADER_BYTES, PplLog, Uuid};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: (u32, Vec<u8>)| {
+fuzz_target!(|data: (u32, &[u8])| {
     let (entries, tail) = data;
     let set = Uuid([1; 16]);
-    let _ = PplLog::newest(&tail, set);
+    let _ = PplLog::newest(tail, set);
     let mut area = PplLog::build_empty(set);
     let count = tail.len().min(PPL_HEADER_BYTES - 536);
     area[536..536 + count].copy_from_slice(&tail[..count]);
@@ -15,7 +15,7 @@ fuzz_target!(|data: (u32, Vec<u8>)| {
     area[532..536].fill(0);
     let sum = crc32c(&area);
     area[532..536].copy_from_slice(&sum.to_le_bytes());
-    area.extend_from_slice(&tail);
+    area.extend_from_slice(tail);
     if let Ok(log) = PplLog::newest(&area, set) {
         for entry in &log.entries {
             let _ = entry.partial_parity(&area);

@@ -20,15 +20,17 @@ fn mend(bytes: &mut [u8]) {
     bytes[216..220].copy_from_slice(&folded.to_le_bytes());
 }
 
-fuzz_target!(|data: (u64, Vec<u8>)| {
-    let (device_bytes, mut bytes) = data;
+fuzz_target!(|data: (u64, &[u8])| {
+    let (device_bytes, bytes) = data;
+    let mut bytes = bytes.to_vec();
     let _ = parse090(&bytes, device_bytes).map(|view| view.data());
-    if bytes.len() >= 256 {
-        bytes[..8].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
-        mend(&mut bytes);
-    }
     for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
         let Some(place) = Place::of(version, device_bytes) else { continue };
+        if bytes.len() >= 256 {
+            bytes[..8].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
+            bytes[144..152].copy_from_slice(&(place.offset_bytes / 512).to_le_bytes());
+            mend(&mut bytes);
+        }
         if let Ok(superblock) = Superblock::parse(&bytes, place) {
             let _ = superblock.validate(device_bytes);
             let _ = MemberView::from(&superblock).data();

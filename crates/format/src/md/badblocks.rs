@@ -91,14 +91,14 @@ pub fn build_bad_blocks(
             return Err(BadBlocksError::Unaligned { start, unit_bytes });
         }
         let (mut unit, mut left) = (start / unit_bytes, length / unit_bytes);
-        if (unit + left) >> (64 - LENGTH_BITS) != 0 {
-            return Err(BadBlocksError::Overflow { index: needed });
-        }
         let entries = usize::try_from(left.div_ceil(LENGTH_MAX)).unwrap_or(usize::MAX);
         if entries > room.saturating_sub(needed) {
             return Err(BadBlocksError::Full { room, needed: needed.saturating_add(entries) });
         }
         while left > 0 {
+            if unit >> (64 - LENGTH_BITS) != 0 {
+                return Err(BadBlocksError::Overflow { index: needed });
+            }
             let length = left.min(LENGTH_MAX);
             put(&mut log, needed * ENTRY_BYTES, &(unit << LENGTH_BITS | length).to_le_bytes());
             (unit, left, needed) = (unit + length, left - length, needed + 1);
@@ -143,6 +143,15 @@ mod tests {
             build_bad_blocks(&[unaligned], 0, 8),
             Err(BadBlocksError::Unaligned { start: 1, unit_bytes: 512 })
         );
+    }
+
+    #[test]
+    fn only_an_entrys_start_has_to_fit() {
+        let last = ByteRange { start: ((1 << 54) - 1) * 512, length: 500 * 512 };
+        let log = build_bad_blocks(&[last], 0, 8).expect("fits");
+        assert_eq!(parse_bad_blocks(&log, 0), Ok(vec![last]));
+        let beyond = ByteRange { start: 1 << 63, length: 512 };
+        assert_eq!(build_bad_blocks(&[beyond], 0, 8), Err(BadBlocksError::Overflow { index: 0 }));
     }
 
     #[test]

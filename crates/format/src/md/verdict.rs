@@ -17,7 +17,7 @@ pub struct Candidate {
     pub implausible: Option<Implausible>,
 }
 
-/// What a candidate is in its set. Indexes are into the slice given to [`decide`].
+/// What a candidate is in its set. Indexes are into the slice given to [`decide`](super::decide).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Holds the slot's data.
