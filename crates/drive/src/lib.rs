@@ -16,6 +16,7 @@
 //! | `padded` | any alignment over larger blocks |
 //! | `fault` | any drive, with faults and power cuts |
 //! | `counting` | counts what reaches a drive |
+//! | `list` | the block devices of this machine, and who uses them |
 //! | `create` | making a file to serve as a drive |
 
 mod api;
@@ -26,6 +27,7 @@ mod cut;
 mod error;
 mod fault;
 mod file;
+mod list;
 mod memory;
 mod open;
 mod overlay;
@@ -39,6 +41,9 @@ pub use create::{CreateError, create_file};
 pub use error::{DriveError, ErrorKind, Operation};
 pub use fault::{Effect, Fault, FaultControl, FaultId, Faulty};
 pub use file::FileDrive;
+pub use list::{
+    BlockDevice, ListError, Partition, Roots, Transport, Use, User, in_use, list_devices,
+};
 pub use memory::MemoryDrive;
 pub use open::{Access, Direct, Identity, OpenError, OpenOptions};
 pub use overlay::Overlay;

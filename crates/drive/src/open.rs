@@ -9,7 +9,7 @@
 //! so does, on a kernel that does not say (before Linux 6.1), a file that is one hole.
 //!
 //! Left out: refusing a drive that holds data somebody needs. That is the caller's question, with
-//! what uses it and the metadata on the drive.
+//! [`crate::in_use`] and the metadata on the drive.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Seek, SeekFrom};
