@@ -15,6 +15,7 @@ pub mod spread;
 pub mod words;
 
 use crate::model::{Cell, Metric, Point, Run};
+pub use caution::of_cell as notes_of;
 use spread::{Estimate, Lead};
 
 /// A lead below this share counts as none: runs differ that much among themselves.

@@ -9,6 +9,7 @@ pub mod export;
 mod made_up;
 pub mod model;
 pub mod plan;
+pub mod report;
 pub mod store;
 pub mod table;
 pub mod units;

@@ -126,6 +126,36 @@ pub fn run() -> Run {
     }
 }
 
+/// A small run with all that can go wrong: names that must be escaped, a cell that was not
+/// measured, one with errors, a stall, a queue that was not as deep as asked, no end.
+pub fn troubled() -> Run {
+    let mut run = run();
+    let subjects = [0, 1, 4];
+    let tests = [0, 3, 5];
+    run.cells.retain(|cell| subjects.contains(&cell.subject) && tests.contains(&cell.test));
+    for cell in &mut run.cells {
+        cell.subject = subjects.iter().position(|subject| *subject == cell.subject).unwrap();
+        cell.test = tests.iter().position(|test| *test == cell.test).unwrap();
+    }
+    run.subjects = subjects.map(|subject| run.subjects[subject].clone()).into();
+    run.tests = tests.map(|test| run.tests[test].clone()).into();
+    run.title = "Trouble & \"strife\" <script>alert(1)</script>".into();
+    run.subjects[2].name = "RAID 5 <b>\u{1}".into();
+    run.plan_text = "title = \"<&>\"\n".into();
+    run.cells_planned = run.cells.len();
+    run.finished_unix_s = None;
+    run.conditions.drives[1].direct_io = Some(false);
+    // Of the first drive's sequential reads one is missing and one does not count.
+    run.cells.remove(2);
+    let note = |kind, text: &str| Note { kind, text: text.into() };
+    run.cells[2].notes.push(note(NoteKind::Errors, "3 I/Os ended in errors"));
+    run.cells[2].reads.errors = 3;
+    run.cells[4].queue_depth_reached = Some(11.2);
+    run.cells[5].series.samples[4] = None;
+    run.cells[6].notes.push(note(NoteKind::Remark, "the drive was 71 °C warm"));
+    run
+}
+
 fn cell(
     subject: usize,
     test: usize,

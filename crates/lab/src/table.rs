@@ -22,7 +22,8 @@ pub fn render(run: &Run, analysis: &Analysis) -> String {
 }
 
 fn header(run: &Run) -> Vec<String> {
-    let names = run.subjects.iter().map(|subject| subject.name.clone());
+    // Names stand over the figures, not over the stars behind them.
+    let names = run.subjects.iter().map(|subject| format!("{}  ", subject.name));
     [String::new(), "unit".to_owned()].into_iter().chain(names).collect()
 }
 
@@ -38,11 +39,11 @@ fn row(run: &Run, test: &TestAnalysis, point: &PointAnalysis) -> Vec<String> {
     };
     let figures = (0..run.subjects.len()).map(|subject| {
         let Some(cell) = run.cell(subject, test.test, point.point) else {
-            return "-".to_owned();
+            return "-  ".to_owned();
         };
-        let Some(figure) = figure(cell, test.metric) else { return "(-)".to_owned() };
+        let Some(figure) = figure(cell, test.metric) else { return "(-) ".to_owned() };
         match (cell.is_valid(), point.leads(subject)) {
-            (false, _) => format!("({figure})"),
+            (false, _) => format!("({figure}) "),
             (true, true) => format!("{figure} *"),
             // The place of the star stays free, so that figures stand below each other.
             (true, false) => format!("{figure}  "),
@@ -80,7 +81,6 @@ fn aligned(rows: &[Vec<String>]) -> String {
             if column < 2 {
                 line.push_str(&format!("{field:<width$}  "));
             } else {
-                // Names of subjects stand over the figures, not over the stars.
                 line.push_str(&format!("{field:>width$}  "));
             }
         }
@@ -106,10 +106,13 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 16 + 1);
         assert!(lines[0].contains("One drive") && lines[0].ends_with("RAID 6"), "{text}");
-        assert!(lines[2].starts_with("Sequential read, 16 KiB     MB/s"), "{text}");
-        assert!(lines[2].contains("(") && !lines[3].contains("("), "{text}");
+        assert!(lines[2].starts_with("Sequential read, 16 KiB       MB/s"), "{text}");
+        assert!(lines[2].contains("(357)") && !lines[3].contains('('), "{text}");
         assert!(lines[4].contains(" -  "), "{text}");
-        assert!(lines[5].contains(" *"), "{text}");
+        assert!(lines[5].contains("2616 *"), "{text}");
+        // Figures of a column end where its name ends.
+        let end = lines[0].find("RAID 0").unwrap() + "RAID 0".len();
+        assert_eq!(lines[5].find("2616").unwrap() + 4, end, "{text}");
         assert!(text.lines().all(|line| line.trim_end() == line));
     }
 }

@@ -119,7 +119,11 @@ fn efficiency(run: &Run, test: &TestAnalysis) -> Option<String> {
     if !won || !one_drive || drives < 2 || run.baseline() == Some(first.subject) {
         return None;
     }
-    Some(format!("That is {} of {drives} times one drive.", words::percent(factor / drives as f64)))
+    Some(format!(
+        "{} reached {} of {drives} times one drive.",
+        subject.name,
+        words::percent(factor / drives as f64)
+    ))
 }
 
 /// What parity costs in a test of writes, against a stripe of as many drives.
@@ -129,7 +133,7 @@ fn parity_cost(run: &Run, test: &TestAnalysis) -> Option<String> {
     }
     let point = test.main();
     let mut costs = Vec::new();
-    let mut stripe_name = None;
+    let mut against: Option<usize> = None;
     for standing in &point.standings {
         let subject = &run.subjects[standing.subject];
         let stripe = point.standings.iter().find(|other| {
@@ -137,22 +141,39 @@ fn parity_cost(run: &Run, test: &TestAnalysis) -> Option<String> {
             loses_all(other) && other.drives.len() == subject.drives.len()
         });
         let Some(stripe) = stripe.filter(|_| subject.parity_members > 0) else { continue };
+        // One sentence, one yardstick.
+        if against.is_some_and(|subject| subject != stripe.subject) {
+            continue;
+        }
         let lost = 1.0 - standing.rate.value / stripe.rate.value;
         if lost <= 0.0 {
             continue;
         }
-        stripe_name = Some(name(run, stripe.subject));
-        let per_write = drive_operations(run, test, point, standing.subject)
-            .map_or_else(String::new, |operations| format!(" ({operations})"));
-        costs.push(format!("{} by {}{per_write}", subject.name, words::percent(lost)));
+        let percent = words::percent(lost);
+        let operations = drive_operations(run, test, point, standing.subject);
+        costs.push(match (against, operations) {
+            (None, Some((reads, writes))) => format!(
+                "{} is {percent} slower than {} (each write became {reads} reads and {writes} \
+                 writes at the drives)",
+                subject.name, run.subjects[stripe.subject].name
+            ),
+            (None, None) => format!(
+                "{} is {percent} slower than {}",
+                subject.name, run.subjects[stripe.subject].name
+            ),
+            (Some(_), Some((reads, writes))) => {
+                format!("{} {percent} ({reads} reads and {writes} writes)", subject.name)
+            }
+            (Some(_), None) => format!("{} {percent}", subject.name),
+        });
+        against = Some(stripe.subject);
+    }
+    if costs.is_empty() {
+        return None;
     }
     let at = words::at_point(&run.tests[test.test], point.point);
-    Some(format!(
-        "The cost of parity in {}{at}: slower than {} is {}.",
-        run.tests[test.test].name,
-        stripe_name?,
-        words::list(&costs)
-    ))
+    let test_name = &run.tests[test.test].name;
+    Some(format!("What parity costs in {test_name}{at}: {}.", costs.join(", ")))
 }
 
 /// Several drives of which each is needed.
@@ -166,7 +187,7 @@ fn drive_operations(
     test: &TestAnalysis,
     point: &PointAnalysis,
     subject: usize,
-) -> Option<String> {
+) -> Option<(String, String)> {
     let cell = run.cell(subject, test.test, point.point)?;
     let traffic = cell.drive_traffic?;
     // In a stream neighbouring writes are gathered: a count for each would mean nothing.
@@ -174,11 +195,7 @@ fn drive_operations(
         return None;
     }
     let each = |ios: u64| units::trimmed(ios as f64 / cell.writes.ios as f64, 1);
-    Some(format!(
-        "each write became {} reads and {} writes at the drives",
-        each(traffic.read_ios),
-        each(traffic.write_ios)
-    ))
+    Some((each(traffic.read_ios), each(traffic.write_ios)))
 }
 
 /// The subject that is fastest, or level with the fastest, in most tests.

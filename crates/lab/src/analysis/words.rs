@@ -1,6 +1,5 @@
 //! Phrases for figures, so that report, table and summary say the same thing alike.
 
-use super::LEAD_LEAST;
 use crate::model::{Metric, Point, Run, TestRecord};
 use crate::units;
 
@@ -40,8 +39,8 @@ pub fn inside(name: &str) -> String {
 
 /// A factor against a named one: `3.8 times one drive`, `as fast as one drive`.
 pub fn against(factor: f64, name: &str) -> String {
-    // Within what runs differ by, a factor with two digits would pretend.
-    if (1.0 / (1.0 + LEAD_LEAST)..=1.0 + LEAD_LEAST).contains(&factor) {
+    // "1.0 times" and "0.97 times" would pretend to know a difference.
+    if (0.95..1.05).contains(&factor) {
         format!("as fast as {name}")
     } else {
         format!("{} times {name}", short_factor(factor))
