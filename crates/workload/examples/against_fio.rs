@@ -88,6 +88,7 @@ fn ours(path: &Path, depth: u32, seconds: u64, seed: u64) -> Result<Figures, Box
         durability: Durability::Cached,
         ramp: RAMP,
         time: Duration::from_secs(seconds),
+        interval: Duration::from_secs(1),
         requests_max: None,
         errors_in_a_row_max: 1,
         drain_limit: Duration::from_secs(10),

@@ -36,13 +36,16 @@ use crate::arrival::Arrival;
 use crate::generator::{Generator, GeneratorConfig};
 use crate::meter::{Meter, Summary};
 use data::WriteData;
-use job::INTERVAL_NS;
 use slot::{Counts, Run, Worker, slot};
+
+/// Steps of the progress: what a reader can follow.
+const PROGRESS_NS: u64 = 1_000_000_000;
 
 /// Who looks on: everything is optional.
 #[derive(Default)]
 pub struct Observer<'a> {
-    /// CPU time of the process so far in nanoseconds, user and system.
+    /// CPU time of the process so far in nanoseconds, user and system. Called at the start of the
+    /// window and at its end, and not otherwise: the place to read other counters too.
     pub cpu_ns: Option<&'a dyn Fn() -> u64>,
     /// Called once per second of the world's clock.
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
@@ -217,7 +220,7 @@ impl Drop for EndOnDrop<'_> {
 /// Lets the run go on until its end; calls the observer meanwhile. Gives the CPU time of the window.
 async fn control(run: &Run, observer: &mut Observer<'_>, start_ns: u64) -> Option<u64> {
     let window = run.meter.borrow().window();
-    let mut tick_ns = start_ns.saturating_add(INTERVAL_NS);
+    let mut tick_ns = start_ns.saturating_add(PROGRESS_NS);
     let mut cpu_from_ns = None;
     loop {
         let now_ns = run.world.now_ns();
@@ -228,7 +231,7 @@ async fn control(run: &Run, observer: &mut Observer<'_>, start_ns: u64) -> Optio
             if let Some(progress) = &mut observer.progress {
                 progress(&run.progress(now_ns, start_ns));
             }
-            tick_ns += (now_ns - tick_ns) / INTERVAL_NS * INTERVAL_NS + INTERVAL_NS;
+            tick_ns += (now_ns - tick_ns) / PROGRESS_NS * PROGRESS_NS + PROGRESS_NS;
         }
         if now_ns >= window.to_ns {
             run.finish(window.to_ns, End::Time);

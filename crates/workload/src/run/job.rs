@@ -23,9 +23,6 @@ pub const OUTSTANDING_MAX: u64 = 65_536;
 /// Most bytes of all buffers of a run: a quarter of a small server's memory.
 pub const BUFFER_BYTES_MAX: u64 = 4 << 30;
 
-/// Intervals of the time series and steps of the progress.
-pub(super) const INTERVAL_NS: u64 = 1_000_000_000;
-
 /// A workload with everything that decides what it measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -46,6 +43,9 @@ pub struct Job {
     pub ramp: Duration,
     /// Length of the window, or the most of it if `requests_max` comes first.
     pub time: Duration,
+    /// Length of one interval of the time series: a second, or less for a window of few seconds,
+    /// whose spread could not be judged otherwise.
+    pub interval: Duration,
     /// The window ends early with this many successful requests in it (and those that complete at
     /// the same nanosecond).
     pub requests_max: Option<u64>,
@@ -178,7 +178,7 @@ impl Job {
             start_ns,
             warmup_ns: nanoseconds(self.ramp),
             measure_ns: nanoseconds(self.time),
-            interval_ns: INTERVAL_NS,
+            interval_ns: nanoseconds(self.interval),
             asked_depth: self.arrival.asked_depth().map(|depth| depth * self.workers),
         }
     }

@@ -129,6 +129,7 @@ fn job(arrival: Arrival) -> Job {
         durability: Durability::Cached,
         ramp: Duration::from_secs(1),
         time: Duration::from_secs(2),
+        interval: Duration::from_secs(1),
         requests_max: None,
         errors_in_a_row_max: 10,
         drain_limit: Duration::from_secs(30),
