@@ -1,6 +1,10 @@
 //! A run for other programs: one JSON document, or CSV with a line per cell.
 
+mod csv;
+
 use serde::{Deserialize, Serialize};
+
+pub use csv::csv;
 
 use crate::model::Run;
 
@@ -54,4 +58,29 @@ pub fn from_json(text: &str) -> Result<Run, ExportError> {
     }
     let document: Document<Run> = serde_json::from_str(text)?;
     Ok(document.run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up;
+
+    #[test]
+    fn a_run_returns_from_json() {
+        let mut run = made_up::troubled();
+        run.cells[0].drive_traffic = None;
+        let text = json(&run).unwrap();
+        assert!(text.starts_with("{\n  \"schema\": 1,"));
+        assert!(from_json(&text).unwrap() == run);
+    }
+
+    #[test]
+    fn other_documents_are_refused() {
+        let later = "{\"schema\": 2, \"run\": {}}";
+        assert!(matches!(from_json(later), Err(ExportError::Schema { found: 2 })));
+        let odd = json(&made_up::run()).unwrap().replace("010203fa", "0x");
+        for text in ["", "[]", "{\"schema\": 1}", "{\"schema\": 1, \"run\": {}}", odd.as_str()] {
+            assert!(matches!(from_json(text), Err(ExportError::Json(_))));
+        }
+    }
 }

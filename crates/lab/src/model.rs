@@ -9,7 +9,11 @@
 //! The JSON form of these types is the JSON export; its `schema` number is
 //! [`crate::export::SCHEMA`].
 
+mod measured;
+
 use serde::{Deserialize, Serialize};
+
+pub use measured::run_id;
 
 use crate::units::NS_PER_SECOND;
 
@@ -143,8 +147,9 @@ pub struct Cell {
     pub series: Series,
     /// What reached the drives below the subject; absent where it can't be seen.
     pub drive_traffic: Option<DriveTraffic>,
-    /// Processor time of this process over the measured time; absent where it was not taken.
-    pub cpu: Option<CpuTime>,
+    /// Processor time of this process over the measured time in nanoseconds, user and system;
+    /// absent where it was not taken.
+    pub cpu_ns: Option<u64>,
     /// What a reader has to know about the figures, as the runner saw it.
     pub notes: Vec<Note>,
 }
@@ -217,15 +222,6 @@ pub struct DriveTraffic {
     pub write_ios: u64,
     /// Bytes written to drives.
     pub write_bytes: u64,
-}
-
-/// Processor time in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CpuTime {
-    /// In the program itself.
-    pub user_s: f64,
-    /// In the kernel on its behalf.
-    pub system_s: f64,
 }
 
 /// Something a reader has to know about a cell.
@@ -394,8 +390,8 @@ impl Cell {
     /// Processor time for one I/O in nanoseconds; absent where it is not known.
     pub fn cpu_ns_per_io(&self) -> Option<f64> {
         let ios = self.reads.ios + self.writes.ios;
-        let cpu = self.cpu?;
-        (ios > 0).then(|| (cpu.user_s + cpu.system_s) * NS_PER_SECOND as f64 / ios as f64)
+        let cpu_ns = self.cpu_ns?;
+        (ios > 0).then(|| cpu_ns as f64 / ios as f64)
     }
 
     /// Mean latency over both directions in nanoseconds; absent without completed I/O.

@@ -9,7 +9,7 @@
 //! title = "Two levels"
 //! seed = 1                               # every draw of the run comes from it
 //! scratch = "scratch"                    # where file drives are made
-//! data = "random"                        # or "zeros": what writes write
+//! data = "random"                        # what writes write: or "zeros", or { compresses_to = 40 } percent
 //!
 //! [defaults]
 //! time = "10s"                           # measured time of a cell
@@ -44,7 +44,7 @@ mod check;
 mod error;
 mod reader;
 
-use workload::{AccessSpec, SpecError};
+use workload::{AccessSpec, DataPattern, SpecError};
 
 pub use error::{ImpossibleSweep, PlanError, PlanErrorKind};
 
@@ -60,7 +60,7 @@ pub struct Plan {
     pub seed: u64,
     /// Directory where file drives are made, as written: relative to the current directory.
     pub scratch: String,
-    /// What is written to the drives.
+    /// What is written to the drives: one that compresses answers differently to each.
     pub data: DataPattern,
     /// What is measured, in the order of the report.
     pub subjects: Vec<Subject>,
@@ -68,15 +68,6 @@ pub struct Plan {
     pub tests: Vec<Test>,
     /// The file as it was read, kept for the report.
     pub text: String,
-}
-
-/// What the bytes of a write are: a drive that compresses answers them differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataPattern {
-    /// Bytes that do not compress.
-    Random,
-    /// Zeros throughout.
-    Zeros,
 }
 
 /// One thing to be measured.

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use geometry::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Geometry, Level, Shape};
 use toml::de::DeTable;
-use workload::{AccessSpec, CATALOGUE, SpecLine};
+use workload::{AccessSpec, CATALOGUE, DataPattern, SpecLine};
 
 use super::error::{ImpossibleSweep, PlanError, PlanErrorKind, Source};
 use super::reader::{Table, Value};
-use super::{ArrayShape, DataPattern, DriveSource, INLINE, Plan, Storage, Subject, Test};
+use super::{ArrayShape, DriveSource, INLINE, Plan, Storage, Subject, Test};
 use crate::units::{NS_PER_SECOND, plan_size};
 
 /// Least block: the logical sector of every drive that matters.
@@ -73,11 +73,8 @@ pub(super) fn plan(file: &str, text: &str) -> Result<Plan, Box<PlanError>> {
     let seed = top.get("seed").map_or(Ok(1), |value| value.integer(0, i64::MAX as u64))?;
     let scratch = top.get("scratch").map_or(Ok("scratch"), |value| value.text())?.to_owned();
     let data = match top.get("data") {
-        Some(value) => match value.name_of("data pattern", &["random", "zeros"])? {
-            "zeros" => DataPattern::Zeros,
-            _ => DataPattern::Random,
-        },
-        None => DataPattern::Random,
+        Some(value) => data(&value, seed)?,
+        None => DataPattern::Random { seed },
     };
     let defaults = defaults(&top)?;
 
@@ -106,6 +103,21 @@ pub(super) fn plan(file: &str, text: &str) -> Result<Plan, Box<PlanError>> {
         ));
     }
     Ok(Plan { title, seed, scratch, data, subjects, tests, text: text.to_owned() })
+}
+
+/// What writes write.
+fn data(value: &Value<'_>, seed: u64) -> Result<DataPattern, Box<PlanError>> {
+    if !value.is_table() {
+        return Ok(match value.name_of("data pattern", &["random", "zeros"])? {
+            "zeros" => DataPattern::Zeros,
+            _ => DataPattern::Random { seed },
+        });
+    }
+    let expected = "\"random\", \"zeros\" or { compresses_to = 40 }";
+    let table = value.table("data", expected, &["compresses_to"])?;
+    let percent = table.require("compresses_to", "give the percentage")?;
+    DataPattern::compressible(seed, percent.integer(1, 100)? as u8)
+        .map_err(|error| percent.error(error.into(), None))
 }
 
 fn defaults<'a>(top: &Table<'a>) -> Result<Defaults<'a>, Box<PlanError>> {

@@ -120,6 +120,9 @@ pub enum PlanErrorKind {
     /// An access specification that is none.
     #[error(transparent)]
     Spec(#[from] workload::SpecError),
+    /// Data that can't be made.
+    #[error(transparent)]
+    Data(#[from] workload::DataPatternError),
     /// Members, level, layout and chunk that make no array.
     #[error(transparent)]
     Geometry(#[from] geometry::GeometryError),

@@ -167,6 +167,16 @@ fn every_fault_has_its_place_and_words() {
             "",
         ),
         (array("baseline = \"yes\""), "5:12: `baseline` must be true or false, not a text", ""),
+        (
+            "title = \"t\"\ndata = \"noise\"".into(),
+            "2:8: unknown data pattern `noise`",
+            "known: random, zeros",
+        ),
+        (
+            "title = \"t\"\ndata = { compresses_to = 0 }".into(),
+            "2:26: `compresses_to` is 0, outside of 1 to 100",
+            "",
+        ),
         // impossible values
         (
             test("block_sizes = [\"4k\"]"),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{RunSummary, StoreError};
 use crate::model::{
-    Cell, CpuTime, DirectionFigures, DriveTraffic, Latency, Note, NoteKind, Run, Sample, Series,
+    Cell, DirectionFigures, DriveTraffic, Latency, Note, NoteKind, Run, Sample, Series,
 };
 
 /// A connection with the name of its file for errors.
@@ -111,7 +111,7 @@ impl Reader<'_> {
                 "SELECT id, subject, test, block_bytes, queue_depth_asked, queue_depth_reached,
                      measured_ns, ramp_ns, working_set_bytes, interval_ns, intervals,
                      drive_read_ios, drive_read_bytes, drive_write_ios, drive_write_bytes,
-                     cpu_user_s, cpu_system_s
+                     cpu_ns
                  FROM cell",
                 |row| Ok((row.get(0)?, cell(row)?)),
             )?
@@ -174,10 +174,6 @@ fn cell(row: &Row<'_>) -> rusqlite::Result<Cell> {
         }),
         None => None,
     };
-    let cpu = match (row.get(15)?, row.get(16)?) {
-        (Some(user_s), Some(system_s)) => Some(CpuTime { user_s, system_s }),
-        _ => None,
-    };
     Ok(Cell {
         subject: unsigned(row, 1)? as usize,
         test: unsigned(row, 2)? as usize,
@@ -191,7 +187,7 @@ fn cell(row: &Row<'_>) -> rusqlite::Result<Cell> {
         writes: DirectionFigures::default(),
         series: Series { interval_ns: unsigned(row, 9)?, samples: vec![None; intervals as usize] },
         drive_traffic,
-        cpu,
+        cpu_ns: maybe_unsigned(row, 15)?,
         notes: Vec::new(),
     })
 }

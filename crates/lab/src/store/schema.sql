@@ -40,8 +40,7 @@ CREATE TABLE cell (
     drive_read_bytes    INTEGER,
     drive_write_ios     INTEGER,
     drive_write_bytes   INTEGER,
-    cpu_user_s          REAL,
-    cpu_system_s        REAL
+    cpu_ns              INTEGER           -- of the process, user and system
 ) STRICT;
 
 -- A point that is measured again replaces what was there.

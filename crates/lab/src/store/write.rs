@@ -67,8 +67,8 @@ pub(super) fn cell(connection: &mut Connection, cell: &Cell) -> Result<()> {
         "INSERT INTO cell (subject, test, block_bytes, queue_depth_asked, queue_depth_reached,
              measured_ns, ramp_ns, working_set_bytes, interval_ns, intervals,
              drive_read_ios, drive_read_bytes, drive_write_ios, drive_write_bytes,
-             cpu_user_s, cpu_system_s)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             cpu_ns)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             integer(cell.subject as u64)?,
             integer(cell.test as u64)?,
@@ -84,8 +84,7 @@ pub(super) fn cell(connection: &mut Connection, cell: &Cell) -> Result<()> {
             traffic(|traffic| traffic.read_bytes)?,
             traffic(|traffic| traffic.write_ios)?,
             traffic(|traffic| traffic.write_bytes)?,
-            cell.cpu.map(|cpu| cpu.user_s),
-            cell.cpu.map(|cpu| cpu.system_s),
+            cell.cpu_ns.map(integer).transpose()?,
         ],
     )?;
     let id = transaction.last_insert_rowid();
