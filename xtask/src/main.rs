@@ -1,3 +1,74 @@
-//! The project's own tasks: test, compare, fuzz, demo.
+//! The project's own tasks: `cargo xtask test`, `compare`, `fuzz` and `demo`.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `test` | everything a change has to pass, with one summary |
+//! | `tools` | the programs of others that tests and comparisons use, and where to get them |
+//! | `compare` | speed side by side with the peers, as ratios |
+//! | `fuzz` | the fuzz targets, for a while |
+//! | `demo` | an array made, served, broken and read back |
+//! | `run` | starting programs |
 
-fn main() {}
+mod compare;
+mod demo;
+mod fuzz;
+mod run;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own tasks")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Format, lints and every test; installs what they need where it may
+    Test {
+        /// Only tests whose name contains this
+        filter: Option<String>,
+        /// Leave out format and lints
+        #[arg(long)]
+        tests_only: bool,
+    },
+    /// Speed side by side with the peers, as ratios
+    Compare {
+        /// Which comparisons; all without a name
+        names: Vec<compare::Name>,
+        /// Seconds each measurement takes
+        #[arg(long, default_value_t = 4)]
+        seconds: u64,
+    },
+    /// Run the fuzz targets
+    Fuzz {
+        /// Which targets; all without a name
+        targets: Vec<String>,
+        /// Seconds for each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Make an array of files, serve it, lose a drive, read everything back
+    Demo,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Test { filter, tests_only } => test::run(filter.as_deref(), tests_only),
+        Task::Compare { names, seconds } => compare::run(&names, seconds),
+        Task::Fuzz { targets, seconds } => fuzz::run(&targets, seconds),
+        Task::Demo => demo::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
