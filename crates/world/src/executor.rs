@@ -14,9 +14,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::buffer::Pool;
+use crate::clock::monotonic_ns;
 use crate::random::SplitMix64;
 use crate::ring::{Alarm, Ring, RingConfig, RingError};
 use crate::timer::{Sleep, Timers};
@@ -82,7 +83,7 @@ struct Tasks {
 }
 
 enum Time {
-    Real { start: Instant },
+    Real { start_ns: u64 },
     Virtual { now_ns: Cell<u64>, random: RefCell<SplitMix64> },
 }
 
@@ -125,7 +126,7 @@ impl World {
         let pool = Pool::new(config.arena_bytes);
         let ring = Ring::new(config, &pool)?;
         let alarm = Some(ring.alarm());
-        let time = Time::Real { start: Instant::now() };
+        let time = Time::Real { start_ns: monotonic_ns() };
         Ok(Self::assemble(time, Some(ring), alarm, pool))
     }
 
@@ -156,7 +157,7 @@ impl World {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         match &self.0.time {
-            Time::Real { start } => start.elapsed().as_nanos() as u64,
+            Time::Real { start_ns } => monotonic_ns() - start_ns,
             Time::Virtual { now_ns, .. } => now_ns.get(),
         }
     }
@@ -263,7 +264,8 @@ impl World {
         loop {
             for _ in 0..POLLS_PER_TURN {
                 let Some(woken) = self.next_ready() else { break };
-                woken.queued.store(false, Ordering::Release);
+                // A wake from here on queues it again; one before has done what the poll will see.
+                woken.queued.swap(false, Ordering::AcqRel);
                 if woken.key == MAIN {
                     // A waker that outlived an earlier `block_on` may still be queued.
                     if let Poll::Ready(output) =
@@ -272,7 +274,7 @@ impl World {
                         return output;
                     }
                 } else {
-                    self.poll_task(&woken);
+                    self.poll_task(woken);
                 }
             }
             self.turn();
@@ -297,27 +299,28 @@ impl World {
         }
     }
 
-    fn poll_task(&self, woken: &Arc<TaskWaker>) {
+    fn poll_task(&self, woken: Arc<TaskWaker>) {
         let mut tasks = self.0.tasks.borrow_mut();
-        let Some(task) = tasks.slots.get_mut(woken.key) else { return };
+        let key = woken.key;
+        let Some(task) = tasks.slots.get_mut(key) else { return };
         // A waker kept after its task ended must not run the slot's next tenant.
-        if !Arc::ptr_eq(&task.waker, woken) {
+        if !Arc::ptr_eq(&task.waker, &woken) {
             return;
         }
         let Slot::Waiting(mut future) = std::mem::replace(&mut task.slot, Slot::Running) else {
             return;
         };
         drop(tasks);
-        let waker = Waker::from(Arc::clone(woken));
+        let waker = Waker::from(woken);
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut tasks = self.0.tasks.borrow_mut();
         if done {
-            tasks.slots[woken.key].slot = Slot::Free;
-            tasks.free.push(woken.key);
+            tasks.slots[key].slot = Slot::Free;
+            tasks.free.push(key);
             drop(tasks);
             drop(future);
         } else {
-            tasks.slots[woken.key].slot = Slot::Waiting(future);
+            tasks.slots[key].slot = Slot::Waiting(future);
         }
     }
 

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `executor` | tasks, wakers, `block_on` |
 //! | `timer` | what is due when |
+//! | `clock` | the real time |
 //! | `ring` | the io_uring reactor: operations that own their buffers |
 //! | `buffer` | aligned, pooled buffers with one owner |
 //! | `sync`, `join` | waiting for each other within one thread |
@@ -18,6 +19,7 @@
 //! virtual time (a modelled drive is a drive that sleeps).
 
 mod buffer;
+mod clock;
 mod executor;
 mod join;
 mod random;

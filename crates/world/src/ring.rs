@@ -1,7 +1,7 @@
 //! The io_uring reactor: operations that own their buffers until the kernel is done with them.
 //!
-//! Operations are queued when first polled and go to the kernel in one system call when the world
-//! has nothing else to do; completions are taken in batches too. A dropped operation is forgotten
+//! Operations are queued when they are made and go to the kernel in batches: a full one at once,
+//! the rest when the world has nothing else to do. Completions are taken in batches too. A dropped operation is forgotten
 //! by its caller, but its buffers stay with the ring until the kernel has let go of them.
 //!
 //! Buffers from the world's pool that the kernel knows (one registered arena) are named by their
@@ -39,6 +39,9 @@ const TIMER_KEY: u64 = u64::MAX - 1;
 const IGNORED_KEY: u64 = u64::MAX - 2;
 /// How long a world that ends waits for the kernel to let go of buffers before it leaks them.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Entries that go to the kernel at once: the device begins with them while others are prepared.
+/// Fewer cost more system calls than that gains, more leave a fast device idle.
+const BATCH_ENTRIES: usize = 4;
 /// One read or write moves at most this much: the kernel itself stops a little below 2 GiB.
 const OP_BYTES_MAX: usize = 1 << 30;
 
@@ -104,7 +107,7 @@ struct Vectors {
 struct InFlight {
     payload: Payload,
     _vectors: Vectors,
-    _file: Option<Rc<Registered>>,
+    _file: Rc<Registered>,
     state: State,
 }
 
@@ -255,12 +258,12 @@ impl Ring {
 
     /// Reads from `offset` into `buffers`, in order, and gives them back with the count of bytes
     /// read, which may be short.
-    pub async fn read(
-        &self,
+    pub fn read<'a>(
+        &'a self,
         file: &FixedFile,
         offset: u64,
         mut buffers: ReadBufs,
-    ) -> (ReadBufs, io::Result<usize>) {
+    ) -> impl Future<Output = (ReadBufs, io::Result<usize>)> + use<'a> {
         let (entry, vectors) = if let [only] = buffers.as_mut_slice() {
             let (start, len) = (only.as_mut_ptr(), only.len().min(OP_BYTES_MAX) as u32);
             let entry = if only.registered() {
@@ -276,20 +279,25 @@ impl Ring {
                 entry_for!(file, fd => opcode::Readv::new(fd, start, count).offset(offset).build());
             (entry, Vectors { _parts: Some(parts), _message: None })
         };
-        let (payload, result) = self.run(entry, Payload::Read(buffers), vectors, Some(file)).await;
-        let Payload::Read(buffers) = payload else { unreachable!("a read gets its buffers back") };
-        (buffers, result)
+        let operation = self.start(entry, Payload::Read(buffers), vectors, file);
+        async move {
+            let (payload, result) = operation.await;
+            let Payload::Read(buffers) = payload else {
+                unreachable!("a read gets its buffers back")
+            };
+            (buffers, result)
+        }
     }
 
     /// Writes `buffers`, in order, from `offset` on; the count may be short. With `durable` the
     /// data is on stable storage when it completes (RWF_DSYNC).
-    pub async fn write(
-        &self,
+    pub fn write<'a>(
+        &'a self,
         file: &FixedFile,
         offset: u64,
         buffers: WriteBufs,
         durable: bool,
-    ) -> (WriteBufs, io::Result<usize>) {
+    ) -> impl Future<Output = (WriteBufs, io::Result<usize>)> + use<'a> {
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
         let (entry, vectors) = if let [only] = buffers.as_slice() {
             let (start, len) = (only.as_ptr(), only.len().min(OP_BYTES_MAX) as u32);
@@ -308,11 +316,14 @@ impl Ring {
                 .offset(offset).rw_flags(flags).build());
             (entry, Vectors { _parts: Some(parts), _message: None })
         };
-        let (payload, result) = self.run(entry, Payload::Write(buffers), vectors, Some(file)).await;
-        let Payload::Write(buffers) = payload else {
-            unreachable!("a write gets its buffers back")
-        };
-        (buffers, result)
+        let operation = self.start(entry, Payload::Write(buffers), vectors, file);
+        async move {
+            let (payload, result) = operation.await;
+            let Payload::Write(buffers) = payload else {
+                unreachable!("a write gets its buffers back")
+            };
+            (buffers, result)
+        }
     }
 
     /// Makes the file's data durable (fdatasync).
@@ -322,8 +333,8 @@ impl Ring {
     pub async fn sync(&self, file: &FixedFile) -> io::Result<()> {
         let entry = entry_for!(file, fd => opcode::Fsync::new(fd)
             .flags(types::FsyncFlags::DATASYNC).build());
-        let run = self.run(entry, Payload::Nothing, Vectors::default(), Some(file));
-        run.await.1.map(|_| ())
+        let operation = self.start(entry, Payload::Nothing, Vectors::default(), file);
+        operation.await.1.map(|_| ())
     }
 
     /// fallocate(2) with `mode` on `bytes` from `offset` on.
@@ -339,8 +350,8 @@ impl Ring {
     ) -> io::Result<()> {
         let entry = entry_for!(file, fd => opcode::Fallocate::new(fd, bytes)
             .offset(offset).mode(mode).build());
-        let run = self.run(entry, Payload::Nothing, Vectors::default(), Some(file));
-        run.await.1.map(|_| ())
+        let operation = self.start(entry, Payload::Nothing, Vectors::default(), file);
+        operation.await.1.map(|_| ())
     }
 
     /// Waits for a connection on a listening socket.
@@ -350,9 +361,9 @@ impl Ring {
     pub async fn accept(&self, listener: &FixedFile) -> io::Result<OwnedFd> {
         let entry = entry_for!(listener, fd => opcode::Accept::new(
             fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build());
-        let run = self.run(entry, Payload::Nothing, Vectors::default(), Some(listener));
+        let operation = self.start(entry, Payload::Nothing, Vectors::default(), listener);
         // SAFETY: a successful accept gives a new descriptor that nobody else knows.
-        run.await.1.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        operation.await.1.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 
     /// Receives into `buffer`; 0 bytes mean the peer has closed. With `all`, it completes when the
@@ -368,7 +379,7 @@ impl Ring {
         let entry =
             entry_for!(socket, fd => opcode::Recv::new(fd, start, len).flags(flags).build());
         let payload = Payload::Receive(buffer);
-        let (payload, result) = self.run(entry, payload, Vectors::default(), Some(socket)).await;
+        let (payload, result) = self.start(entry, payload, Vectors::default(), socket).await;
         let Payload::Receive(buffer) = payload else {
             unreachable!("a receive gets its buffer back")
         };
@@ -394,34 +405,27 @@ impl Ring {
                 .flags(flags as u32).build());
             (entry, Vectors { _parts: Some(parts), _message: Some(message) })
         };
-        self.run(entry, Payload::Write(buffers), vectors, Some(socket)).await.1
+        self.start(entry, Payload::Write(buffers), vectors, socket).await.1
     }
 
-    /// Queues an entry and waits for its completion.
-    async fn run(
+    /// Queues an entry, and gives the future of its completion.
+    fn start(
         &self,
         entry: Entry,
         payload: Payload,
-        vectors: Vectors,
-        file: Option<&FixedFile>,
-    ) -> (Payload, io::Result<usize>) {
-        let in_flight = InFlight {
-            payload,
-            _vectors: vectors,
-            _file: file.map(|file| Rc::clone(&file.0)),
-            state: State::Waiting(None),
-        };
-        let key = self.start(entry, in_flight);
-        let (payload, result) = Operation { ring: self, key: Some(key) }.await;
-        let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-        (payload, result)
-    }
-
-    fn start(&self, entry: Entry, in_flight: InFlight) -> usize {
+        _vectors: Vectors,
+        file: &FixedFile,
+    ) -> Operation<'_> {
+        let _file = Rc::clone(&file.0);
         let mut inner = self.0.borrow_mut();
-        let key = inner.operations.insert(in_flight);
+        let key = inner.operations.insert(InFlight {
+            payload,
+            _vectors,
+            _file,
+            state: State::Waiting(None),
+        });
         inner.queue(entry.user_data(key as u64));
-        key
+        Operation { ring: self, key: Some(key) }
     }
 
     /// Submits what is queued; waits for a completion if `wait`.
@@ -490,6 +494,8 @@ impl Inner {
     fn queue(&mut self, entry: Entry) {
         if !self.backlog.is_empty() || !self.push(&entry) {
             self.backlog.push_back(entry);
+        } else if self.uring.submission().len() >= BATCH_ENTRIES {
+            self.enter(Some(Duration::ZERO));
         }
     }
 
@@ -570,14 +576,14 @@ impl Inner {
     }
 }
 
-/// One operation's completion.
+/// One operation's completion: gives back what it owned, with the kernel's result.
 struct Operation<'a> {
     ring: &'a Ring,
     key: Option<usize>,
 }
 
 impl Future for Operation<'_> {
-    type Output = (Payload, i32);
+    type Output = (Payload, io::Result<usize>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let key = self.key.expect("polled after it was ready");
@@ -587,6 +593,7 @@ impl Future for Operation<'_> {
             let done = inner.operations.remove(key);
             drop(inner);
             self.key = None;
+            let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
             return Poll::Ready((done.payload, result));
         }
         match &mut operation.state {
