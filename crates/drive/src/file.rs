@@ -71,13 +71,25 @@ impl FileDrive {
         })
     }
 
-    async fn read_buffers(&self, offset: u64, buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
-        if buffers.iter().all(|buffer| self.fits(buffer)) {
-            return self.read_whole(offset, buffers).await;
+    async fn read_buffers(&self, offset: u64, mut buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
+        if !buffers.iter().all(|buffer| self.fits(buffer)) {
+            let result = Box::pin(self.read_copied(offset, &mut buffers)).await;
+            return (buffers, result);
         }
-        let mut buffers = buffers;
-        let result = self.read_copied(offset, &mut buffers).await;
-        (buffers, result)
+        if buffers.len() <= PARTS_MAX {
+            let wanted = total_bytes(&buffers);
+            let (back, read) = self.ring.read(&self.file, offset, buffers).await;
+            match read {
+                Ok(done) if done as u64 == wanted => return (back, Ok(())),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return (back, Err(error));
+                }
+                // Cut short: begun anew, and continued where it is cut short.
+                _ => buffers = back,
+            }
+        }
+        // Rare and large, so it has no room in the future of every read.
+        Box::pin(self.read_whole(offset, buffers)).await
     }
 
     /// Reads until every buffer is full.
@@ -135,10 +147,20 @@ impl FileDrive {
         buffers: WriteBufs,
         durable: bool,
     ) -> io::Result<()> {
-        if buffers.iter().all(|buffer| self.fits(buffer)) {
-            return self.write_whole(offset, buffers, durable).await;
+        if !buffers.iter().all(|buffer| self.fits(buffer)) {
+            return Box::pin(self.write_copied(offset, &buffers, durable)).await;
         }
-        self.write_copied(offset, &buffers, durable).await
+        let mut buffers = buffers;
+        if buffers.len() <= PARTS_MAX {
+            let wanted = total_bytes(&buffers);
+            let (back, written) = self.ring.write(&self.file, offset, buffers, durable).await;
+            match written {
+                Ok(done) if done as u64 == wanted => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => buffers = back,
+            }
+        }
+        Box::pin(self.write_whole(offset, buffers, durable)).await
     }
 
     /// Writes until every buffer is stored.

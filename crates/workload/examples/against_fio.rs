@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The two take turns, so that both see the same machine; medians of the rounds and their ratios
-//! come last. Reading only: nothing on PATH is changed. With `--alone` fio is not run.
+//! come last. Reading only: nothing on PATH is changed. With `--alone` fio is not run. On a busy
+//! machine `nice -n -20` keeps others from deciding the result.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
