@@ -59,6 +59,10 @@ use limits::Room;
 /// Pause after a client could not be let in for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Send buffer of a Unix socket, asked for and as far as the system allows: room for two sends, so
+/// that a send mostly ends at once instead of in pieces as the peer reads.
+const UNIX_SEND_BYTES: usize = 1 << 20;
+
 /// TCP keep-alive: a peer whose machine is gone is noticed after two minutes, however idle.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -309,6 +313,7 @@ impl Server {
 /// Sets a client's socket up, and says who it is. Options that a system lacks cost only comfort.
 fn prepare(socket: &OwnedFd) -> String {
     if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) {
+        let _ = sockopt::set_socket_send_buffer_size(socket, UNIX_SEND_BYTES);
         return sockopt::socket_peercred(socket).map_or_else(
             |_| "a local client".to_string(),
             |peer| format!("process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw()),

@@ -4,7 +4,8 @@
 //! request; what a drive answers at once is in the outbox before the task looks up. Then the
 //! operations that were woken are polled, and last the sender, which finds all that became ready
 //! meanwhile and sends it together. So a request to a fast drive costs a receive and a send, and
-//! fewer when several come at once.
+//! fewer when several come at once. While a whole send waits in the outbox nothing more is started:
+//! a fast drive would only fill memory, and push out of the cache what is to be sent.
 //!
 //! A connection ends when nothing more is received, and what was started is finished: operations
 //! are never dropped half-way, whether or not anybody waits for their answer.
@@ -150,20 +151,28 @@ impl Link<'_> {
         let mut reason = None;
         std::future::poll_fn(|context| {
             self.control.served_by(context.waker());
-            if reason.is_none()
-                && let Poll::Ready(ended) = receiving.as_mut().poll(context)
-            {
-                reason = Some(ended);
-            }
-            transmission.operations.poll(context, |(answer, admitted)| {
-                transmission.answer(answer, admitted);
-            });
-            let started = transmission.operations.len();
-            if reason.is_some() && started == 0 {
-                transmission.outbox.closed.set(true);
-            }
-            if sending.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
+            let mut started;
+            loop {
+                if reason.is_none()
+                    && let Poll::Ready(ended) = receiving.as_mut().poll(context)
+                {
+                    reason = Some(ended);
+                }
+                transmission.operations.poll(context, |(answer, admitted)| {
+                    transmission.answer(answer, admitted);
+                });
+                started = transmission.operations.len();
+                if reason.is_some() && started == 0 {
+                    transmission.outbox.closed.set(true);
+                }
+                let was_full = transmission.outbox.full();
+                if sending.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                // The receiving side may have waited for what the sending side has just taken.
+                if !was_full || transmission.outbox.full() {
+                    break;
+                }
             }
             let quiet = started == 0 && transmission.outbox.idle();
             if self.shared.stopping.get() && quiet && self.control.between_requests() {
@@ -204,6 +213,7 @@ impl<'a> Transmission<'a> {
             match event {
                 Event::NeedMore => self.link.fill(&session, &mut inbox).await?,
                 Event::Request { ticket, command } => {
+                    self.outbox.room().await;
                     let admitted = self.admit(bytes_moved(&command)).await;
                     let payload = match command {
                         Command::Write { length, .. } => {

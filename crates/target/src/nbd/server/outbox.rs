@@ -14,8 +14,9 @@ use world::{Buf, Pool, WriteBufs};
 use super::limits::Admitted;
 use crate::nbd::reply::Head;
 
-/// Bytes of data in one send: even a slow line moves them well within a stall limit.
-const SEND_BYTES_MAX: usize = 1 << 20;
+/// Bytes of data in one send: even a slow line moves them well within a stall limit, and what the
+/// drive has just put there is still in the processor's cache when it is sent.
+const SEND_BYTES_MAX: usize = 256 << 10;
 /// Bytes of heads in one send, one slot of the pool: some 150 replies, each with two buffers at
 /// most, which is well below the 1024 that the kernel takes at once.
 const HEADS_BYTES_MAX: usize = 4096;
@@ -31,6 +32,8 @@ struct Waiting {
 /// The replies of one connection.
 pub(super) struct Outbox {
     waiting: RefCell<VecDeque<Waiting>>,
+    /// Bytes of data that wait.
+    waiting_bytes: Cell<usize>,
     /// A send is under way.
     pub(super) sending: Cell<bool>,
     /// Nothing comes any more.
@@ -59,6 +62,7 @@ impl Outbox {
     pub(super) fn new() -> Self {
         Outbox {
             waiting: RefCell::default(),
+            waiting_bytes: Cell::new(0),
             sending: Cell::new(false),
             closed: Cell::new(false),
             broken: Cell::new(false),
@@ -68,6 +72,8 @@ impl Outbox {
     /// Adds a reply.
     pub(super) fn push(&self, head: Head, data: Option<Buf>, admitted: Admitted) {
         if !self.broken.get() {
+            let bytes = data.as_ref().map_or(0, |data| data.len());
+            self.waiting_bytes.set(self.waiting_bytes.get() + bytes);
             self.waiting.borrow_mut().push_back(Waiting { head: Some(head), data, admitted });
         }
     }
@@ -76,11 +82,22 @@ impl Outbox {
     pub(super) fn give_up(&self) {
         self.broken.set(true);
         self.waiting.borrow_mut().clear();
+        self.waiting_bytes.set(0);
     }
 
     /// Nothing waits and nothing is under way.
     pub(super) fn idle(&self) -> bool {
         !self.sending.get() && self.waiting.borrow().is_empty()
+    }
+
+    /// Whether a whole send is waiting: more had better not be started before some of it has gone.
+    pub(super) fn full(&self) -> bool {
+        self.waiting_bytes.get() >= SEND_BYTES_MAX
+    }
+
+    /// Waits until it is not full. It registers no waker, as [`Outbox::filled`].
+    pub(super) fn room(&self) -> impl Future<Output = ()> + '_ {
+        std::future::poll_fn(|_| if self.full() { Poll::Pending } else { Poll::Ready(()) })
     }
 
     /// Waits for a reply (`true`) or the end. It registers no waker: whoever pushes is polled by
@@ -124,6 +141,7 @@ impl Outbox {
                 }
             }
         }
+        self.waiting_bytes.set(self.waiting_bytes.get() - data_bytes);
         batch.buffers = arrange(&heads.freeze(), &mut batch.parts);
         heads_end + data_bytes
     }
