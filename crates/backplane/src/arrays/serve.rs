@@ -1,0 +1,255 @@
+//! `backplane array serve`: arrays to clients over NBD, until interrupted.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, Health, OpenMode};
+use clap::Args;
+use drive::{Drive, FileDrive, OpenOptions};
+use target::nbd::Export;
+use target::nbd::server::{Address, Events, Limits, Server, ServerEvent, offer};
+use world::World;
+
+use crate::arrays::extract::readable;
+use crate::error::{self, Failure};
+use crate::guard;
+use crate::look::Look;
+use crate::output::{self, Outcome};
+use crate::scene::{Found, Scene, now_seconds};
+use crate::session::{self, Ended};
+use crate::values::exact_size;
+
+/// How often the progress of background work is shown at a terminal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Flags of `array serve`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The drives of the arrays, and folders that hold them
+    #[arg(required = true, value_name = "DRIVE|DIR")]
+    drives: Vec<PathBuf>,
+    /// Where to listen: unix:PATH, tcp:PORT (this machine only) or tcp:HOST:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Address,
+    /// Only this array; may be repeated
+    #[arg(long = "array", value_name = "NAME")]
+    arrays: Vec<String>,
+    /// Nothing is written, not even that the array was opened
+    #[arg(long)]
+    read_only: bool,
+    /// Start a degraded array that was not shut down: what was being written then may be lost
+    #[arg(long)]
+    force: bool,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Degraded, and not shut down.
+    #[error(
+        "{array} is degraded and was not shut down: what was being written then may be wrong on the missing member\nhint: look at it with --read-only first; --force starts it all the same"
+    )]
+    DirtyDegraded {
+        /// The array.
+        array: String,
+    },
+    /// No array on the drives.
+    #[error(
+        "no array was found on these drives\nhint: `backplane drive examine` shows what is on each"
+    )]
+    Nothing,
+}
+
+impl Arguments {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        session::run(async |world| self.serve(world).await)
+    }
+
+    async fn serve(&self, world: &World) -> Result<Ended, Failure> {
+        let interrupted = session::interruption(world)?;
+        let needed = self.look(world).await?;
+        let scene = self.open(world, &needed).await?;
+        let chosen = self.chosen(&scene)?;
+        let mut exports: Vec<(Export, Rc<dyn Drive>)> = Vec::new();
+        let mut arrays = Vec::new();
+        let mut names = BTreeSet::new();
+        for found in &chosen {
+            let array = readable(found)?;
+            let mut name = found.title();
+            if !names.insert(name.clone()) {
+                name = found.uuid().to_string();
+            }
+            exports.push((offer(&name, array.facts()), Rc::new(array.clone())));
+            arrays.push((name, array.clone()));
+        }
+        let server = Server::new(world, exports, Limits::default(), Rc::new(Log))?;
+        let address = server.listen(&self.nbd)?;
+        for ((name, array), found) in arrays.iter().zip(&chosen) {
+            announce(name, array, found, &address)?;
+        }
+        let stopper = server.clone();
+        world.spawn(async move {
+            interrupted.await;
+            anstream::eprintln!("stopping: waiting for what is under way");
+            stopper.stop();
+        });
+        if io::stderr().is_terminal() {
+            world.spawn(show_progress(world.clone(), arrays.clone()));
+        }
+        let served = server.serve().await;
+        scene.stop().await?;
+        served?;
+        let well = arrays.iter().all(|(_, array)| array.status().health == Health::Healthy);
+        Ok(Ended::from(Outcome::of(well)))
+    }
+
+    /// The paths of all drives that the arrays to be served stand on. Nothing is held open.
+    async fn look(&self, world: &World) -> Result<Vec<PathBuf>, Failure> {
+        let look = Look::at(world, &self.drives).await?;
+        for problem in &look.problems {
+            error::warn(problem.to_string().lines().next().unwrap_or_default());
+        }
+        let scene = look.scene(world).await;
+        if !self.read_only && !self.force {
+            let dirty = scene.found().into_iter().find(|found| found.state() == "dirty-degraded");
+            if let Some(found) = dirty {
+                return Err(ServeError::DirtyDegraded { array: found.title() }.into());
+            }
+        }
+        let chosen = self.chosen(&scene)?;
+        for found in &chosen {
+            readable(found)?;
+        }
+        Ok(scene.drives_below(&chosen))
+    }
+
+    /// Opens the drives, alone unless they are only read, and the arrays on them.
+    async fn open(&self, world: &World, paths: &[PathBuf]) -> Result<Scene, Failure> {
+        let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
+        for path in paths {
+            drives.push(if self.read_only {
+                let options = OpenOptions { exclusive: true, ..OpenOptions::LOOK };
+                Rc::new(FileDrive::open(world, path, options)?)
+            } else {
+                guard::open_alone(world, path)?
+            });
+        }
+        let mode = OpenMode {
+            read_only: self.read_only,
+            force_dirty: self.force || self.read_only,
+            now_seconds: now_seconds(),
+        };
+        Ok(Scene::of(world, drives, mode).await)
+    }
+
+    /// The arrays that are named, else all that nothing stands on.
+    fn chosen<'a>(&self, scene: &'a Scene) -> Result<Vec<Found<'a>>, Failure> {
+        if self.arrays.is_empty() {
+            let outer = scene.outer();
+            return if outer.is_empty() { Err(ServeError::Nothing.into()) } else { Ok(outer) };
+        }
+        let chosen = self.arrays.iter().map(|name| Ok(scene.choose(Some(name))?));
+        chosen.collect()
+    }
+}
+
+/// Says what is served, and how to get at it.
+fn announce(
+    name: &str,
+    array: &Array,
+    found: &Found<'_>,
+    address: &Address,
+) -> Result<(), Failure> {
+    let facts = array.facts();
+    let access = if facts.read_only { "read-only" } else { "read-write" };
+    let health = array.status().health.word();
+    output::write(&format!(
+        "{name}: {health}, {} of {}, {}, {access}\n  {}\n",
+        found.view().layout.level,
+        found.view().layout.raid_disks,
+        exact_size(facts.size_bytes),
+        uri(name, address)
+    ))?;
+    if array.status().health == Health::Degraded {
+        error::warn(&format!("{name} is degraded: {}", found.reasons().join("; ")));
+    }
+    let attach = match address {
+        Address::Unix(path) => format!("nbd-client -unix {} -N {name} /dev/nbd0", path.display()),
+        Address::Tcp { host, port } => format!("nbd-client {host} {port} -N {name} /dev/nbd0"),
+    };
+    output::write(&format!("  attach: {attach}\n"))
+}
+
+/// The export as NBD's URI.
+fn uri(name: &str, address: &Address) -> String {
+    match address {
+        Address::Unix(path) => {
+            format!("nbd+unix:///{}?socket={}", escaped(name), escaped(&path.to_string_lossy()))
+        }
+        Address::Tcp { .. } => {
+            let place = address.to_string();
+            format!("nbd://{}/{}", place.trim_start_matches("tcp:"), escaped(name))
+        }
+    }
+}
+
+/// Text as a part of a URI.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte) {
+            escaped.push(byte as char);
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// Shows how far background work has come, in one line that is written over.
+async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
+    let mut shown = false;
+    loop {
+        world.sleep(PROGRESS_EVERY).await;
+        let working = arrays.iter().filter_map(|(name, array)| {
+            let done = array.status().synced_to_bytes?;
+            Some(format!("{name}: resyncing, {} done", lab::units::size(done)))
+        });
+        let line = working.collect::<Vec<_>>().join("; ");
+        if line.is_empty() && !shown {
+            return;
+        }
+        shown = !line.is_empty();
+        eprint!("\r\x1b[K{line}");
+        // Progress that can't be shown is no reason to stop.
+        let _ = io::stderr().flush();
+    }
+}
+
+/// Tells the terminal or log what happens.
+struct Log;
+
+impl Events for Log {
+    fn note(&self, event: &ServerEvent<'_>) {
+        if !matches!(event, ServerEvent::Listening { .. }) {
+            anstream::eprintln!("{event}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_escape_what_they_must() {
+        let unix = Address::Unix("/run/a b".into());
+        assert_eq!(uri("da ta", &unix), "nbd+unix:///da%20ta?socket=/run/a%20b");
+        let tcp = Address::Tcp { host: "::1".into(), port: 10809 };
+        assert_eq!(uri("data", &tcp), "nbd://[::1]:10809/data");
+    }
+}

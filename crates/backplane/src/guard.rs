@@ -1,0 +1,263 @@
+//! What would be lost by writing to a drive, and whether it was named.
+//!
+//! Somebody who uses a drive is never overridden. What merely lies on it may be destroyed by
+//! whoever names it: each thing once, by the name or UUID of the array, the label or id of the
+//! file system or volume, or the drive's path or serial number.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use array::{Examined, examine, read_bytes};
+use drive::{BlockDevice, Drive, DriveError, FileDrive, OpenError, OpenOptions, Roots};
+use drive::{in_use, list_devices};
+use format::probe::{Finding, HEAD_BYTES, Kind, TAIL_BYTES, probe};
+use world::World;
+
+use crate::error::Failure;
+use crate::values;
+
+/// What lies on a drive.
+pub struct Contents {
+    /// The drive as it was named.
+    pub path: PathBuf,
+    /// Its serial number, where it has one.
+    pub serial: Option<String>,
+    /// Everything that somebody might miss, by its place.
+    pub findings: Vec<Finding>,
+    /// The md superblocks among it.
+    pub examined: Examined,
+}
+
+/// Why a drive is not written to.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// Somebody uses it.
+    #[error(
+        "{} is in use\n{}\nhint: end that first; nothing overrides it",
+        .path.display(), .uses.join("\n")
+    )]
+    InUse {
+        /// The drive.
+        path: PathBuf,
+        /// By whom.
+        uses: Vec<String>,
+    },
+    /// It holds something, and nobody said it may go.
+    #[error(
+        "{what} would be destroyed\n{}\nhint: if it may go, name each thing that is lost: {}",
+        .losses.join("\n"),
+        .names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect::<Vec<_>>().join(" ")
+    )]
+    NotNamed {
+        /// What for.
+        what: String,
+        /// What is lost, drive by drive.
+        losses: Vec<String>,
+        /// The names to type.
+        names: Vec<String>,
+    },
+    /// Something else was typed.
+    #[error("{typed:?} is not {expected:?}: nothing was written")]
+    OtherTyped {
+        /// What was typed.
+        typed: String,
+        /// What was asked for.
+        expected: String,
+    },
+    /// A name that names nothing that would be lost: perhaps the wrong drive.
+    #[error(
+        "--yes-destroy {name:?} names nothing that would be lost\nhint: look at `backplane drive examine` again, then leave it out"
+    )]
+    NothingLost {
+        /// As given.
+        name: String,
+    },
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Looks at both ends of a drive.
+pub async fn contents(
+    world: &World,
+    path: &Path,
+    drive: &dyn Drive,
+) -> Result<Contents, DriveError> {
+    let size = drive.facts().size_bytes;
+    let head_bytes = size.min(HEAD_BYTES as u64);
+    let tail_bytes = size.min(TAIL_BYTES as u64);
+    let head = read_bytes(world.pool(), drive, 0, head_bytes as usize).await?;
+    let tail = read_bytes(world.pool(), drive, size - tail_bytes, tail_bytes as usize).await?;
+    Ok(Contents {
+        path: path.to_owned(),
+        serial: serial(path),
+        findings: probe(&head, &tail, size),
+        examined: examine(world.pool(), drive).await,
+    })
+}
+
+/// The serial number of the block device at `path`, or of the drive it is a partition of.
+pub fn serial(path: &Path) -> Option<String> {
+    let name = std::fs::canonicalize(path).ok()?;
+    let owns = |device: &BlockDevice| {
+        device.path == name || device.partitions.iter().any(|part| part.path == name)
+    };
+    list_devices(&Roots::default()).ok()?.into_iter().find(owns)?.serial
+}
+
+/// Refuses a drive that somebody uses, and says who.
+pub fn refuse_used(path: &Path) -> Result<(), Failure> {
+    let uses = in_use(path, &Roots::default())?;
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let uses = uses.iter().map(ToString::to_string).collect();
+    Err(GuardError::InUse { path: path.to_owned(), uses }.into())
+}
+
+/// Opens a drive to change it: nobody uses it, and nobody will from now on.
+pub fn open_alone(world: &World, path: &Path) -> Result<Rc<FileDrive>, Failure> {
+    match FileDrive::open(world, path, OpenOptions::USE) {
+        Ok(drive) => {
+            refuse_used(path)?;
+            Ok(Rc::new(drive))
+        }
+        Err(error @ OpenError::Busy { .. }) => {
+            // Who it is says more than that it is somebody.
+            refuse_used(path)?;
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Contents {
+    /// Everything that names what lies here.
+    fn names(&self) -> Vec<String> {
+        let mut names = vec![self.path.display().to_string()];
+        names.extend(self.serial.clone());
+        for found in &self.examined.found {
+            names.extend(array_names(&found.view.name, &found.view.set_uuid.to_string()));
+        }
+        for finding in &self.findings {
+            names.extend(finding.label.iter().chain(&finding.id).cloned());
+        }
+        names
+    }
+
+    /// The name to ask for: of the array if it is one, else of the drive.
+    fn name_to_type(&self) -> String {
+        let found = self.examined.found.first();
+        let named =
+            found.map(|found| array_names(&found.view.name, &found.view.set_uuid.to_string()));
+        named
+            .and_then(|names| names.into_iter().next())
+            .or_else(|| self.serial.clone())
+            .unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// What is lost, in words.
+    pub fn losses(&self) -> Vec<String> {
+        let serial =
+            self.serial.as_ref().map_or(String::new(), |serial| format!(" (serial {serial})"));
+        let at = format!("{}{serial}", self.path.display());
+        let mut losses = Vec::new();
+        for found in &self.examined.found {
+            let view = &found.view;
+            let (level, disks) = (view.layout.level, view.layout.raid_disks);
+            let names = array_names(&view.name, &view.set_uuid.to_string()).join(", ");
+            let seconds = view.updated.seconds();
+            losses.push(format!(
+                "{at}: member of the {level} array {names} of {disks} members, last used {}",
+                values::date(seconds)
+            ));
+        }
+        for finding in &self.findings {
+            if finding.kind != Kind::Md || self.examined.found.is_empty() {
+                losses.push(format!("{at}: {finding}"));
+            }
+        }
+        losses
+    }
+
+    fn is_empty(&self) -> bool {
+        self.findings.is_empty() && self.examined.found.is_empty()
+    }
+}
+
+/// An array's name with and without its host, where it has one, and its UUID.
+fn array_names(name: &str, uuid: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Some((_, short)) = name.rsplit_once(':') {
+        names.push(short.to_owned());
+    }
+    names.push(name.to_owned());
+    names.push(uuid.to_owned());
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// Whether everything that `what` destroys was named. At a terminal, asks for the names that are
+/// missing.
+pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<(), Failure> {
+    let lost: Vec<&Contents> = contents.iter().filter(|contents| !contents.is_empty()).collect();
+    for name in named {
+        if !lost.iter().any(|contents| contents.names().contains(name)) {
+            return Err(GuardError::NothingLost { name: name.clone() }.into());
+        }
+    }
+    let unnamed = lost
+        .iter()
+        .filter(|contents| !contents.names().iter().any(|name| named.contains(name)))
+        .collect::<Vec<_>>();
+    if unnamed.is_empty() {
+        return Ok(());
+    }
+    let names: BTreeSet<String> = unnamed.iter().map(|contents| contents.name_to_type()).collect();
+    let losses: Vec<String> = unnamed.iter().flat_map(|contents| contents.losses()).collect();
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let (what, names) = (what.to_owned(), names.into_iter().collect());
+        return Err(GuardError::NotNamed { what, losses, names }.into());
+    }
+    for loss in losses {
+        anstream::eprintln!("will be lost: {loss}");
+    }
+    for expected in names {
+        anstream::eprint!("type {expected} to destroy it: ");
+        io::stderr().flush()?;
+        let mut typed = String::new();
+        io::stdin().lock().read_line(&mut typed)?;
+        let typed = typed.trim().to_owned();
+        if typed != expected {
+            return Err(GuardError::OtherTyped { typed, expected }.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        assert_eq!(quoted("/dev/sda1"), "/dev/sda1");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn an_array_is_named_with_and_without_its_host() {
+        assert_eq!(array_names("host:data", "u"), ["data", "host:data", "u"]);
+        assert_eq!(array_names("", "u"), ["u"]);
+    }
+}

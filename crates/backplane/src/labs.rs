@@ -1,0 +1,184 @@
+//! `backplane lab …`: plans, runs and reports.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use lab::analysis::analyse;
+use lab::store::{self, ListedRun};
+use lab::{export, report, table};
+use serde_json::{Value, json};
+use workload::CATALOGUE;
+
+use crate::error::Failure;
+use crate::output::{self, Outcome, columns, row};
+use crate::values::date;
+
+/// Where runs are kept unless told otherwise.
+const RUNS: &str = "runs";
+
+/// What can be done with plans and runs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// The report again, from the stored run
+    Report(Report),
+    /// The stored runs
+    List(List),
+    /// The workloads of the catalogue
+    Workloads(Workloads),
+}
+
+impl Verb {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        match self {
+            Verb::Report(arguments) => arguments.run(),
+            Verb::List(arguments) => arguments.run(),
+            Verb::Workloads(arguments) => arguments.run(),
+        }
+    }
+}
+
+/// A file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("writing {} failed: {source}\nhint: choose another folder with --out, or make room", .path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Flags of `lab report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The folder of the run
+    run: PathBuf,
+    /// Where to write the report [default: the folder of the run]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The run as one JSON document on standard output, nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Report {
+    fn run(self) -> Result<Outcome, Failure> {
+        let run = store::load(&self.run)?;
+        if self.json {
+            let mut text = export::json(&run)?;
+            text.push('\n');
+            output::write(&text)?;
+            return Ok(Outcome::Well);
+        }
+        let folder = self.out.unwrap_or(self.run);
+        fs::create_dir_all(&folder)
+            .map_err(|source| WriteError { path: folder.clone(), source })?;
+        let page = write_report(&run, &folder)?;
+        output::write(&format!(
+            "{}report: {}\n",
+            table::render(&run, &analyse(&run)),
+            page.display()
+        ))?;
+        Ok(Outcome::Well)
+    }
+}
+
+/// Writes the page and the documents beside it; gives the page's path.
+pub fn write_report(run: &lab::Run, folder: &Path) -> Result<PathBuf, Failure> {
+    let page = folder.join("report.html");
+    let html = report::html(run, &analyse(run));
+    for (path, text) in [(page.clone(), html), (folder.join("run.json"), export::json(run)?)] {
+        fs::write(&path, text).map_err(|source| WriteError { path, source })?;
+    }
+    Ok(page)
+}
+
+/// Flags of `lab list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The folder that holds the runs
+    #[arg(default_value = RUNS, value_name = "DIR")]
+    folder: PathBuf,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    fn run(self) -> Result<Outcome, Failure> {
+        let runs = if self.folder.exists() { store::list(&self.folder)? } else { Vec::new() };
+        let well = runs.iter().all(|run| run.summary.is_ok());
+        if self.json {
+            let runs: Vec<Value> = runs.iter().map(run_json).collect();
+            output::write_json(json!({ "runs": runs }))?;
+        } else if runs.is_empty() {
+            output::write(&format!("no runs in {}\n", self.folder.display()))?;
+        } else {
+            let mut rows = vec![row(["run", "started", "measured", "title"])];
+            rows.extend(runs.iter().map(run_row));
+            output::write(&columns(0, &rows))?;
+        }
+        Ok(Outcome::of(well))
+    }
+}
+
+fn run_row(run: &ListedRun) -> Vec<String> {
+    let folder = run.directory.display().to_string();
+    match &run.summary {
+        Ok(summary) => {
+            let mut measured = format!("{} of {}", summary.cells_measured, summary.cells_planned);
+            if summary.finished_unix_s.is_none() {
+                measured.push_str(", not finished");
+            }
+            row([&folder, &date(summary.started_unix_s), &measured, &summary.title])
+        }
+        Err(error) => row([&folder, "-", "-", &format!("can't be read: {error}")]),
+    }
+}
+
+fn run_json(run: &ListedRun) -> Value {
+    match &run.summary {
+        Ok(summary) => json!({
+            "directory": run.directory,
+            "id": summary.id,
+            "title": summary.title,
+            "started_unix_s": summary.started_unix_s,
+            "finished_unix_s": summary.finished_unix_s,
+            "cells_planned": summary.cells_planned,
+            "cells_measured": summary.cells_measured,
+        }),
+        Err(error) => json!({ "directory": run.directory, "error": error.to_string() }),
+    }
+}
+
+/// Flags of `lab workloads`.
+#[derive(Debug, Args)]
+pub struct Workloads {
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Workloads {
+    fn run(self) -> Result<Outcome, Failure> {
+        if self.json {
+            let workloads: Vec<Value> = CATALOGUE
+                .iter()
+                .map(|workload| {
+                    json!({
+                        "name": workload.name,
+                        "summary": workload.summary,
+                        "source": workload.source,
+                        "queue_depth": workload.queue_depth,
+                    })
+                })
+                .collect();
+            output::write_json(json!({ "workloads": workloads }))?;
+            return Ok(Outcome::Well);
+        }
+        let mut rows = vec![row(["workload", "what", "source"])];
+        rows.extend(CATALOGUE.iter().map(|w| row([w.name, w.summary, w.source])));
+        output::write(&columns(0, &rows))?;
+        Ok(Outcome::Well)
+    }
+}

@@ -1,0 +1,311 @@
+//! Which arrays some drives form. An array is itself a drive, so arrays are looked at in turn,
+//! until nothing more comes of it: RAID 50 is a tier of RAID 5 below one of RAID 0.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use array::{Array, AssembleError, OpenMode, Scan};
+use drive::Drive;
+use format::md::{ArrayState, Assembly, MemberView, Refusal, Resync, Uuid, Verdict};
+use world::World;
+
+use crate::error::Failure;
+
+/// Deeper nests than anybody builds; a circle can't come about, but a bound costs nothing.
+const TIERS_MAX: usize = 4;
+
+/// Seconds since 1970.
+pub fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Reading only: whatever can be read may be.
+pub const READ_ONLY: OpenMode = OpenMode { read_only: true, force_dirty: true, now_seconds: 0 };
+
+/// Drives that were judged together, and what opened.
+pub struct Tier {
+    /// What is on them.
+    pub scan: Scan,
+    /// Per assembly the open array, or why there is none.
+    pub arrays: Vec<Result<Array, AssembleError>>,
+    /// Per assembly, whether it is a member of an array of the next tier.
+    pub inner: Vec<bool>,
+}
+
+/// All tiers; the first one stands on the drives.
+pub struct Scene {
+    /// From the drives upwards.
+    pub tiers: Vec<Tier>,
+}
+
+/// One array of a scene.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// Where it stands.
+    pub tier: &'a Tier,
+    /// Its number there.
+    pub index: usize,
+}
+
+/// A name that fits no array, or none to choose from.
+#[derive(Debug, thiserror::Error)]
+pub enum ChooseError {
+    /// Nothing on these drives.
+    #[error(
+        "no array was found on these drives\nhint: `backplane drive examine` shows what is on each"
+    )]
+    Nothing,
+    /// No such array.
+    #[error("no array is called {name:?}\nfound: {}\nhint: give one of these names, or its UUID", .found.join(", "))]
+    NoSuch {
+        /// As given.
+        name: String,
+        /// What there is.
+        found: Vec<String>,
+    },
+    /// Several to choose from.
+    #[error("these drives hold {} arrays\nfound: {}\nhint: choose one with --array NAME", .found.len(), .found.join(", "))]
+    Several {
+        /// What there is.
+        found: Vec<String>,
+    },
+}
+
+impl Scene {
+    /// Judges drives, opens what opens, and goes on with that.
+    pub async fn of(world: &World, drives: Vec<Rc<dyn Drive>>, mode: OpenMode) -> Scene {
+        let mut tiers = Vec::new();
+        let mut drives = drives;
+        while tiers.len() < TIERS_MAX && !drives.is_empty() {
+            let scan = Scan::of(world.pool(), std::mem::take(&mut drives)).await;
+            if scan.assemblies.is_empty() && !tiers.is_empty() {
+                break;
+            }
+            let mut arrays = Vec::new();
+            for assembly in &scan.assemblies {
+                let array = scan.open(world, assembly, mode).await;
+                if let Ok(array) = &array {
+                    drives.push(Rc::new(array.clone()));
+                }
+                arrays.push(array);
+            }
+            mark_inner(tiers.last_mut(), &scan);
+            let inner = vec![false; scan.assemblies.len()];
+            tiers.push(Tier { scan, arrays, inner });
+        }
+        Scene { tiers }
+    }
+
+    /// All arrays, the ones that nothing stands on first.
+    pub fn found(&self) -> Vec<Found<'_>> {
+        let all = self.tiers.iter().rev().flat_map(|tier| {
+            (0..tier.scan.assemblies.len()).map(move |index| Found { tier, index })
+        });
+        let (inner, outer): (Vec<_>, Vec<_>) = all.partition(Found::is_inner);
+        outer.into_iter().chain(inner).collect()
+    }
+
+    /// The arrays to be served: nothing stands on them, and they are not remains.
+    pub fn outer(&self) -> Vec<Found<'_>> {
+        self.found().into_iter().filter(|found| !found.is_inner() && !found.is_remains()).collect()
+    }
+
+    /// The array called `name`; the only one, if none is named.
+    pub fn choose(&self, name: Option<&str>) -> Result<Found<'_>, ChooseError> {
+        let outer = self.outer();
+        let found = || outer.iter().map(Found::title).collect();
+        match name {
+            Some(name) => {
+                let mut all = self.found().into_iter();
+                let chosen = all.find(|array| array.is_called(name));
+                chosen.ok_or_else(|| ChooseError::NoSuch { name: name.to_owned(), found: found() })
+            }
+            None if outer.len() > 1 => Err(ChooseError::Several { found: found() }),
+            None => outer.first().copied().ok_or(ChooseError::Nothing),
+        }
+    }
+
+    /// The paths of the drives that these arrays stand on, through all tiers.
+    pub fn drives_below(&self, arrays: &[Found<'_>]) -> Vec<PathBuf> {
+        let mut paths = BTreeSet::new();
+        // Tier and assembly of arrays whose members are still to be found.
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        for array in arrays {
+            let tier = self.tiers.iter().position(|tier| std::ptr::eq(tier, array.tier));
+            open.extend(tier.map(|tier| (tier, array.index)));
+        }
+        while let Some((tier, index)) = open.pop() {
+            let scan = &self.tiers[tier].scan;
+            for (candidate, _) in &scan.assemblies[index].verdicts {
+                let drive = scan.candidates[*candidate].drive;
+                match tier.checked_sub(1) {
+                    None => {
+                        paths.insert(PathBuf::from(&*scan.drives[drive].facts().name));
+                    }
+                    Some(below) => {
+                        open.extend(self.tiers[below].opened().nth(drive).map(|i| (below, i)))
+                    }
+                }
+            }
+        }
+        paths.into_iter().collect()
+    }
+
+    /// Ends the service of all arrays, from the top.
+    pub async fn stop(&self) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for array in self.tiers.iter().rev().flat_map(|tier| tier.arrays.iter().flatten()) {
+            let stopped = array.stop().await;
+            if first.is_ok() {
+                first = stopped;
+            }
+        }
+        Ok(first?)
+    }
+}
+
+impl Tier {
+    /// The assemblies that opened, in the order in which they are drives of the next tier.
+    fn opened(&self) -> impl Iterator<Item = usize> {
+        (0..self.arrays.len()).filter(|&index| self.arrays[index].is_ok())
+    }
+}
+
+/// Marks the arrays of the tier below that carry a superblock judged here.
+fn mark_inner(below: Option<&mut Tier>, scan: &Scan) {
+    let Some(below) = below else { return };
+    let opened: Vec<usize> = below.opened().collect();
+    for candidate in &scan.candidates {
+        below.inner[opened[candidate.drive]] = true;
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The verdicts on its members.
+    pub fn assembly(&self) -> &'a Assembly {
+        &self.tier.scan.assemblies[self.index]
+    }
+
+    /// The open array, or why there is none.
+    pub fn array(&self) -> Result<&'a Array, &'a AssembleError> {
+        self.tier.arrays[self.index].as_ref()
+    }
+
+    /// The superblock that is trusted.
+    pub fn view(&self) -> &'a MemberView {
+        &self.tier.scan.candidates[self.assembly().reference].view
+    }
+
+    /// Whether it is a member of another one.
+    pub fn is_inner(&self) -> bool {
+        self.tier.inner[self.index]
+    }
+
+    /// Nothing but ghosts, blanks and damage: no array any more.
+    pub fn is_remains(&self) -> bool {
+        self.assembly().state == ArrayState::Refused(Refusal::NothingUsable)
+    }
+
+    /// Its UUID.
+    pub fn uuid(&self) -> Uuid {
+        self.assembly().set_uuid
+    }
+
+    /// Its name without the host that made it, its UUID where it has none.
+    pub fn title(&self) -> String {
+        let name = &self.view().name;
+        let short = name.rsplit_once(':').map_or(name.as_str(), |(_, short)| short);
+        if short.is_empty() { self.uuid().to_string() } else { short.to_owned() }
+    }
+
+    /// Whether `name` means this array: its name with or without the host, or its UUID in any
+    /// spelling.
+    pub fn is_called(&self, name: &str) -> bool {
+        let hex = |text: &str| text.replace([':', '-'], "").to_ascii_lowercase();
+        let own = &self.view().name;
+        (!name.is_empty() && name == own)
+            || name == self.title()
+            || hex(name) == hex(&self.uuid().to_string())
+    }
+
+    /// The path or name of a candidate's drive.
+    pub fn drive_name(&self, candidate: usize) -> String {
+        let drive = self.tier.scan.candidates[candidate].drive;
+        self.tier.scan.drives[drive].facts().name.to_string()
+    }
+
+    /// How it is, in one word.
+    pub fn state(&self) -> &'static str {
+        let assembly = self.assembly();
+        let only = |verdict: fn(&Verdict) -> bool| {
+            assembly.verdicts.iter().all(|(_, given)| verdict(given))
+        };
+        match &assembly.state {
+            ArrayState::Startable if !assembly.is_whole() => "degraded",
+            ArrayState::Startable if self.is_unsynced() => "resyncing",
+            ArrayState::Startable => "healthy",
+            ArrayState::Reshaping { .. } => "reshaping",
+            ArrayState::Incomplete { .. } => "incomplete",
+            ArrayState::SplitBrain { .. } => "split-brain",
+            ArrayState::Refused(Refusal::DirtyDegraded) => "dirty-degraded",
+            ArrayState::Refused(Refusal::NothingUsable)
+                if only(|verdict| matches!(verdict, Verdict::Ghost { .. })) =>
+            {
+                "ghost"
+            }
+            ArrayState::Refused(Refusal::NothingUsable)
+                if only(|verdict| matches!(verdict, Verdict::Blank)) =>
+            {
+                "blank"
+            }
+            ArrayState::Refused(_) => "refused",
+        }
+    }
+
+    /// Nobody has to do anything: every member is there, and what does not agree yet is brought
+    /// to agree as soon as it is served. Remains of former arrays don't count as ill.
+    pub fn is_well(&self) -> bool {
+        matches!(self.state(), "healthy" | "resyncing" | "ghost")
+    }
+
+    fn is_unsynced(&self) -> bool {
+        let view = self.view();
+        view.layout.level.is_redundant() && view.resync != Resync::Clean
+    }
+
+    /// Why it is not well, beyond its state's word.
+    pub fn reasons(&self) -> Vec<String> {
+        let assembly = self.assembly();
+        let mut reasons = Vec::new();
+        let missing: Vec<String> = assembly.missing().iter().map(u16::to_string).collect();
+        if !missing.is_empty() {
+            reasons.push(format!("no member for slot {}", missing.join(", ")));
+        }
+        match &assembly.state {
+            ArrayState::Reshaping { position_bytes } => {
+                reasons.push(format!("a reshape stopped at byte {position_bytes}"));
+            }
+            ArrayState::SplitBrain { sides } => {
+                for (number, side) in sides.iter().enumerate() {
+                    let drives: Vec<_> =
+                        side.candidates.iter().map(|&index| self.drive_name(index)).collect();
+                    let (events, drives) = (side.events, drives.join(" "));
+                    reasons.push(format!("side {number}, {events} events: {drives}"));
+                }
+            }
+            ArrayState::Incomplete { forced } if !forced.is_empty() => {
+                let drives: Vec<_> = forced.iter().map(|&index| self.drive_name(index)).collect();
+                let drives = drives.join(" ");
+                reasons.push(format!("would run with old content of {drives}"));
+            }
+            ArrayState::Refused(refusal) => reasons.push(refusal.to_string()),
+            ArrayState::Startable | ArrayState::Incomplete { .. } => {}
+        }
+        if let (Err(error), ArrayState::Startable) = (self.array(), &assembly.state) {
+            reasons.push(error.to_string().lines().next().unwrap_or_default().to_owned());
+        }
+        reasons
+    }
+}
