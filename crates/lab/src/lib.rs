@@ -1,7 +1,12 @@
 //! Plans, runs, the result store, analysis and the report.
 //!
-//! A [`Plan`] says what to measure, the runner measures it and fills a [`Run`]
-//! cell by cell, and everything after that is a function of the run's figures.
+//! Follow a run as data: a [`plan`] file says what to measure ([`Plan::parse`],
+//! [`Plan::cells`]); the runner measures and fills a [`Run`] cell by cell; the
+//! [`store`] keeps each cell as it ends; [`analysis`] reads the figures and says
+//! what they mean; [`report`], [`table`] and [`export`] write it down.
+//!
+//! Everything after the measuring is a function of the run: the same run gives
+//! the same words and the same bytes. Only the store touches files.
 
 pub mod analysis;
 pub mod export;

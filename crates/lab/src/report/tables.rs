@@ -6,6 +6,9 @@ use crate::model::{Cell, DirectionFigures, Metric, Run};
 use crate::table::figure;
 use crate::units;
 
+/// Columns of words.
+const WORDS: [&str; 2] = ["test", "notes"];
+
 /// A table in a fold.
 fn fold(summary: &str, open: bool, table: &str) -> String {
     let open = if open { " open=\"\"" } else { "" };
@@ -16,8 +19,12 @@ fn fold(summary: &str, open: bool, table: &str) -> String {
 }
 
 fn header(names: &[String]) -> String {
-    let cells: String =
-        names.iter().map(|name| format!("<th scope=\"col\">{}</th>", escape(name))).collect();
+    let cell = |name: &String| {
+        // Words stand left, figures right, their headers with them.
+        let class = if WORDS.contains(&name.as_str()) { " class=\"words\"" } else { "" };
+        format!("<th scope=\"col\"{class}>{}</th>", escape(name))
+    };
+    let cells: String = names.iter().map(cell).collect();
     format!("<thead><tr>{cells}</tr></thead>\n")
 }
 
