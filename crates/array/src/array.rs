@@ -140,12 +140,17 @@ impl Array {
                 core.world.sleep(CLEAN_AFTER).await;
                 let quiet =
                     || core.writes_in_flight.inside() == 0 && core.writes_started.get() == seen;
-                if quiet() && array.flush().await.is_ok() && quiet() {
-                    break;
+                if quiet() {
+                    if array.flush().await.is_err() {
+                        // Nothing can be called clean; the next write starts another wait.
+                        core.cleaner.set(false);
+                        return;
+                    }
+                    if quiet() {
+                        break;
+                    }
                 }
-                if core.writes_in_flight.inside() > 0 {
-                    core.writes_in_flight.drained().await;
-                }
+                core.writes_in_flight.drained().await;
             }
             core.cleaner.set(false);
             // What fails here is found again, and reported, by the next write.

@@ -152,6 +152,7 @@ impl Scan {
             stopping: Cell::new(false),
             resyncing: Gate::default(),
             synced_to: Cell::new(synced_to),
+            synced_durably_to: Cell::new(synced_to),
         };
         Ok(Array::start(core))
     }

@@ -29,6 +29,8 @@ pub(crate) struct Core {
     /// Redundancy agrees below this: bytes of each member's data area, for levels with copies in
     /// several places on a member bytes of the array.
     pub(crate) synced_to: Cell<u64>,
+    /// How much of that survives a power cut: what the superblocks may say.
+    pub(crate) synced_durably_to: Cell<u64>,
     /// Background work under way.
     pub(crate) resyncing: Gate,
     /// Background work ends at its next step.

@@ -36,6 +36,8 @@ pub(crate) struct Metadata {
     spares: Vec<Spare>,
     writable: bool,
     events: Cell<u64>,
+    /// The newest superblock as found, while some members have not got its event yet.
+    catch_up: RefCell<Option<Superblock>>,
     /// Seconds since 1970 when the world's clock stood at zero.
     epoch_seconds: u64,
     /// Writes may be under way whose copies and parity don't agree yet.
@@ -62,13 +64,17 @@ impl Metadata {
         epoch_seconds: u64,
         writable: bool,
     ) -> Self {
-        let events = superblocks.iter().flatten().map(|superblock| superblock.events).max();
+        let newest = superblocks.iter().flatten().max_by_key(|superblock| superblock.events);
+        let events = newest.map_or(0, |superblock| superblock.events);
+        let lags = superblocks.iter().flatten().any(|superblock| superblock.events < events);
+        let catch_up = newest.filter(|_| lags).cloned();
         Metadata {
             read_errors: RefCell::new(vec![0; superblocks.len()]),
             superblocks: RefCell::new(superblocks),
             spares,
             writable,
-            events: Cell::new(events.unwrap_or(0)),
+            events: Cell::new(events),
+            catch_up: RefCell::new(catch_up),
             epoch_seconds,
             dirty: Cell::new(false),
             dirty_recorded: Cell::new(false),
@@ -165,7 +171,32 @@ impl Metadata {
         Ok(())
     }
 
+    /// Gives members that missed the last event that event, before there is another: one that is
+    /// two behind would count as stale, although it holds everything.
+    async fn catch_up(&self, core: &Core) -> Vec<(usize, DriveError)> {
+        let Some(newest) = self.catch_up.take() else { return Vec::new() };
+        let superblocks = self.superblocks.borrow().clone();
+        let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
+            let superblock = superblock.filter(|superblock| superblock.events < newest.events)?;
+            let caught_up = Superblock {
+                events: newest.events,
+                resync_offset_sectors: newest.resync_offset_sectors,
+                roles: newest.roles.clone(),
+                updated: newest.updated,
+                ..superblock
+            };
+            let drive = &core.slots[slot].member().filter(|_| core.slots[slot].writable())?.drive;
+            Some(async move { (slot, store(core, drive.as_ref(), &caught_up).await) })
+        });
+        let results = join_all(writes).await;
+        results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+    }
+
     async fn write_all(&self, core: &Core) -> Vec<(usize, DriveError)> {
+        let behind = self.catch_up(core).await;
+        if !behind.is_empty() {
+            return behind;
+        }
         self.events.set(self.events.get() + 1);
         self.refresh(core);
         let superblocks = self.superblocks.borrow().clone();
@@ -229,7 +260,7 @@ impl Metadata {
         let seconds = self.epoch_seconds + now_ns / 1_000_000_000;
         superblock.updated = Timestamp::new(seconds, (now_ns % 1_000_000_000 / 1000) as u32);
         if core.redundant() {
-            superblock.resync_offset_sectors = match core.synced_to.get() {
+            superblock.resync_offset_sectors = match core.synced_durably_to.get() {
                 _ if self.dirty.get() => 0,
                 u64::MAX => RESYNC_CLEAN,
                 bytes => bytes / SECTOR_BYTES,

@@ -52,6 +52,7 @@ pub(crate) async fn run(core: Rc<Core>) -> Result<(), DriveError> {
         core.synced_to.set(done);
         if core.world.now_ns() - checkpoint_ns >= CHECKPOINT_EVERY.as_nanos() as u64 {
             checkpoint_ns = core.world.now_ns();
+            flush_members(&core).await?;
             core.metadata.commit(&core).await?;
         }
         match core.writes_in_flight.inside() {
@@ -59,13 +60,22 @@ pub(crate) async fn run(core: Rc<Core>) -> Result<(), DriveError> {
             _ => core.world.sleep(STEP_BACK).await,
         }
     }
+    flush_members(&core).await?;
+    core.synced_to.set(u64::MAX);
+    core.synced_durably_to.set(u64::MAX);
+    core.metadata.commit(&core).await
+}
+
+/// What was made to agree is durable before the superblocks say so.
+async fn flush_members(core: &Core) -> Result<(), DriveError> {
+    let synced_to = core.synced_to.get();
     for slot in core.slots.iter().filter(|slot| slot.writable()) {
         if let Some(member) = slot.member() {
             member.drive.flush().await?;
         }
     }
-    core.synced_to.set(u64::MAX);
-    core.metadata.commit(&core).await
+    core.synced_durably_to.set(synced_to);
+    Ok(())
 }
 
 /// Computes the parity of the stripes from member offset `start` on; gives where it got to.
