@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test`, `compare`, `fuzz` and `demo`.
+//! The project's own tasks: `cargo xtask test`, `compare`, `simulate`, `fuzz` and `demo`.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -53,6 +53,13 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Random histories of the array engine in virtual time, with faults, from seeds
+    #[command(disable_help_flag = true)]
+    Simulate {
+        /// What the simulator takes: see `cargo xtask simulate --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Make an array of files, serve it, lose a drive, read everything back
     Demo,
 }
@@ -62,6 +69,10 @@ fn main() -> ExitCode {
         Task::Test { filter, tests_only } => test::run(filter.as_deref(), tests_only),
         Task::Compare { names, seconds } => compare::run(&names, seconds),
         Task::Fuzz { targets, seconds } => fuzz::run(&targets, seconds),
+        Task::Simulate { arguments } => {
+            let run = ["run", "--quiet", "--release", "--package", "sim", "--"];
+            run::succeed(run::cargo().args(run).args(arguments))
+        }
         Task::Demo => demo::run(),
     };
     match result {
