@@ -359,9 +359,12 @@ impl World {
         self.0.ready.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Sets the ring's timer to the next deadline; false if that has come already.
+    /// Sees to it that a wait ends with the next deadline; false if that has come already.
     fn arm_timer(&self, ring: &Ring) -> bool {
         let Some(next_ns) = self.0.timers.borrow_mut().next_ns() else { return true };
+        if ring.wakes_by(next_ns) {
+            return true;
+        }
         let now_ns = self.now_ns();
         let later = next_ns > now_ns;
         if later {

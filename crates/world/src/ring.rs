@@ -434,17 +434,18 @@ impl Ring {
         self.0.borrow_mut().submit(limit);
     }
 
-    /// Sees to it that a wait ends at `deadline_ns` at the latest. The timer stays in the kernel
-    /// over many waits: deadlines come much more rarely than completions, and a limit given with
-    /// each wait would set the processor's timer every time. It is only ever moved forward, so a
-    /// deadline that was given up ends one wait for nothing.
+    /// Whether a wait ends at `deadline_ns` at the latest as it is.
+    pub(crate) fn wakes_by(&self, deadline_ns: u64) -> bool {
+        self.0.borrow().timer_ns.is_some_and(|armed_ns| armed_ns <= deadline_ns)
+    }
+
+    /// Ends a wait at `deadline_ns`, which is earlier than any so far. The timer stays in the
+    /// kernel over many waits: deadlines come much more rarely than completions, and a limit given
+    /// with each wait would set the processor's timer every time. It is only ever moved forward,
+    /// so a deadline that was given up ends one wait for nothing.
     pub(crate) fn wake_at(&self, deadline_ns: u64, now_ns: u64) {
         let mut inner = self.0.borrow_mut();
-        let armed = inner.timer_ns;
-        if armed.is_some_and(|armed_ns| armed_ns <= deadline_ns) {
-            return;
-        }
-        inner.timer_ns = Some(deadline_ns);
+        let armed = inner.timer_ns.replace(deadline_ns);
         let from_now = Duration::from_nanos(deadline_ns.saturating_sub(now_ns));
         *inner.timer_from_now = types::Timespec::from(from_now);
         let from_now = std::ptr::from_ref(&*inner.timer_from_now);
