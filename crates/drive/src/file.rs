@@ -71,25 +71,13 @@ impl FileDrive {
         })
     }
 
-    async fn read_buffers(&self, offset: u64, mut buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
-        if !buffers.iter().all(|buffer| self.fits(buffer)) {
-            let result = Box::pin(self.read_copied(offset, &mut buffers)).await;
-            return (buffers, result);
+    /// Reads what one plain operation can't.
+    async fn read_slowly(&self, offset: u64, mut buffers: ReadBufs) -> (ReadBufs, io::Result<()>) {
+        if buffers.iter().all(|buffer| self.fits(buffer)) {
+            return self.read_whole(offset, buffers).await;
         }
-        if buffers.len() <= PARTS_MAX {
-            let wanted = total_bytes(&buffers);
-            let (back, read) = self.ring.read(&self.file, offset, buffers).await;
-            match read {
-                Ok(done) if done as u64 == wanted => return (back, Ok(())),
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    return (back, Err(error));
-                }
-                // Cut short: begun anew, and continued where it is cut short.
-                _ => buffers = back,
-            }
-        }
-        // Rare and large, so it has no room in the future of every read.
-        Box::pin(self.read_whole(offset, buffers)).await
+        let result = self.read_copied(offset, &mut buffers).await;
+        (buffers, result)
     }
 
     /// Reads until every buffer is full.
@@ -141,26 +129,12 @@ impl FileDrive {
         Ok(())
     }
 
-    async fn write_buffers(
-        &self,
-        offset: u64,
-        buffers: WriteBufs,
-        durable: bool,
-    ) -> io::Result<()> {
-        if !buffers.iter().all(|buffer| self.fits(buffer)) {
-            return Box::pin(self.write_copied(offset, &buffers, durable)).await;
+    /// Writes what one plain operation can't.
+    async fn write_slowly(&self, offset: u64, buffers: WriteBufs, durable: bool) -> io::Result<()> {
+        if buffers.iter().all(|buffer| self.fits(buffer)) {
+            return self.write_whole(offset, buffers, durable).await;
         }
-        let mut buffers = buffers;
-        if buffers.len() <= PARTS_MAX {
-            let wanted = total_bytes(&buffers);
-            let (back, written) = self.ring.write(&self.file, offset, buffers, durable).await;
-            match written {
-                Ok(done) if done as u64 == wanted => return Ok(()),
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => buffers = back,
-            }
-        }
-        Box::pin(self.write_whole(offset, buffers, durable)).await
+        self.write_copied(offset, &buffers, durable).await
     }
 
     /// Writes until every buffer is stored.
@@ -284,9 +258,26 @@ impl Drive for FileDrive {
         if checked.is_err() || bytes == 0 {
             return Io::ready(ReadDone { buffers, result: checked });
         }
+        let failed = move |error| self.failed(Operation::Read, offset, bytes, error);
+        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.fits(buffer)) {
+            return Io::later(async move {
+                let (buffers, result) = self.read_slowly(offset, buffers).await;
+                ReadDone { buffers, result: result.map_err(failed) }
+            });
+        }
+        let operation = self.ring.read(&self.file, offset, buffers);
         Io::later(async move {
-            let (buffers, result) = self.read_buffers(offset, buffers).await;
-            let result = result.map_err(|error| self.failed(Operation::Read, offset, bytes, error));
+            let (mut buffers, read) = operation.await;
+            let result = match read {
+                Ok(done) if done as u64 == bytes => Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(failed(error)),
+                _ => {
+                    // Cut short: read anew in pieces. Too rare to have room in every future.
+                    let again = Box::pin(self.read_slowly(offset, buffers)).await;
+                    buffers = again.0;
+                    again.1.map_err(failed)
+                }
+            };
             ReadDone { buffers, result }
         })
     }
@@ -303,9 +294,21 @@ impl Drive for FileDrive {
             return Io::ready(checked);
         }
         let durable = durability == Durability::Durable;
+        let failed = move |error| self.failed(Operation::Write, offset, bytes, error);
+        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.fits(buffer)) {
+            return Io::later(async move {
+                self.write_slowly(offset, buffers, durable).await.map_err(failed)
+            });
+        }
+        let operation = self.ring.write(&self.file, offset, buffers, durable);
         Io::later(async move {
-            let result = self.write_buffers(offset, buffers, durable).await;
-            result.map_err(|error| self.failed(Operation::Write, offset, bytes, error))
+            let (buffers, written) = operation.await;
+            match written {
+                Ok(done) if done as u64 == bytes => Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(failed(error)),
+                // Cut short: written anew in pieces.
+                _ => Box::pin(self.write_slowly(offset, buffers, durable)).await.map_err(failed),
+            }
         })
     }
 

@@ -156,11 +156,16 @@ impl Run {
         self.note_issue(issued_ns);
         let result = match data {
             None => {
-                let done = self.drive.read(offset, std::mem::take(buffers)).await;
+                // Awaited where it is: moving it costs more than most of this loop's steps.
+                let mut read = self.drive.read(offset, std::mem::take(buffers));
+                let done = (&mut read).await;
                 *buffers = done.buffers;
                 done.result
             }
-            Some(data) => self.drive.write(offset, data, self.durability).await,
+            Some(data) => {
+                let mut write = self.drive.write(offset, data, self.durability);
+                (&mut write).await
+            }
         };
         let completed_ns = self.world.now_ns();
         // In a closed loop a request is meant to start when it does.
