@@ -15,9 +15,11 @@ mod made_up;
 pub mod model;
 pub mod plan;
 pub mod report;
+pub mod runner;
 pub mod store;
 pub mod table;
 pub mod units;
 
 pub use model::Run;
 pub use plan::{Plan, PlanError};
+pub use runner::{LabError, PlanSource, RunOptions, RunOutcome, Show, run_plan};

@@ -95,7 +95,8 @@ pub fn run() -> Run {
     }
     let drive = |index: usize| DriveRecord {
         path: format!("scratch/first-look/drive-{index}"),
-        kind: "file on ext4".into(),
+        // Files on disks of their own: the figures are those of separate drives.
+        kind: format!("file on ext4, /dev/sd{}", ['b', 'c', 'd', 'e'][index]),
         identity: None,
         size_bytes: 320 << 20,
         direct_io: Some(true),
@@ -113,6 +114,7 @@ pub fn run() -> Run {
             cpu: "Example 9000 at 3.5 GHz".into(),
             cpu_count: 8,
             memory_bytes: Some(16 << 30),
+            load_average: Some(0.12),
             version: "0.1.0".into(),
             drives: (0..4).map(drive).collect(),
             cache_policy: "none: direct I/O, no cache of ours".into(),

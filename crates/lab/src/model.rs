@@ -57,6 +57,9 @@ pub struct Conditions {
     pub cpu_count: u32,
     /// Memory of the machine in bytes.
     pub memory_bytes: Option<u64>,
+    /// Tasks that ran or waited in the minute before the run, on average.
+    #[serde(default)]
+    pub load_average: Option<f64>,
     /// Version of the program, with a commit where one is known.
     pub version: String,
     /// Every drive of the run, once.

@@ -142,6 +142,16 @@ impl Store {
         Ok(store)
     }
 
+    /// Brings conditions and subjects up to what is known by now. Their number stays.
+    ///
+    /// # Errors
+    ///
+    /// A full disk.
+    pub fn update_head(&mut self, run: &Run) -> Result<(), StoreError> {
+        let written = write::update_head(&mut self.connection, run);
+        written.map_err(|source| self.sqlite(source))
+    }
+
     /// Writes one cell, for good. A cell at the same point is replaced.
     ///
     /// # Errors

@@ -94,6 +94,7 @@ fn of_run(run: &Run) -> Vec<String> {
             words::list(&cached)
         ));
     }
+    cautions.extend(shared_disk(run));
     if run.conditions.data_entropy_bits < 8.0 {
         cautions.push(format!(
             "The data written holds {} bits a byte: drives that compress are faster with it than with real data.",
@@ -101,6 +102,18 @@ fn of_run(run: &Run) -> Vec<String> {
         ));
     }
     cautions
+}
+
+/// Files on one file system are no separate drives, whatever the array makes of them.
+fn shared_disk(run: &Run) -> Option<String> {
+    let kinds = run.conditions.drives.iter().map(|drive| drive.kind.as_str());
+    let mut files: Vec<&str> = kinds.filter(|kind| kind.starts_with("file on ")).collect();
+    files.sort_unstable();
+    let shared = files.windows(2).find(|pair| pair[0] == pair[1])?[0];
+    Some(format!(
+        "Several drives are each a {shared}, and so share one disk: the figures show what a level costs, \
+         not what separate drives would gain."
+    ))
 }
 
 /// Where a cell stands, in words.

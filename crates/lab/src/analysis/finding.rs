@@ -153,8 +153,8 @@ fn parity_cost(run: &Run, test: &TestAnalysis) -> Option<String> {
         let operations = drive_operations(run, test, point, standing.subject);
         costs.push(match (against, operations) {
             (None, Some((reads, writes))) => format!(
-                "{} is {percent} slower than {} (each write became {reads} reads and {writes} \
-                 writes at the drives)",
+                "{} is {percent} slower than {} (each write became {reads} and {writes} at the \
+                 drives)",
                 subject.name, run.subjects[stripe.subject].name
             ),
             (None, None) => format!(
@@ -162,7 +162,7 @@ fn parity_cost(run: &Run, test: &TestAnalysis) -> Option<String> {
                 subject.name, run.subjects[stripe.subject].name
             ),
             (Some(_), Some((reads, writes))) => {
-                format!("{} {percent} ({reads} reads and {writes} writes)", subject.name)
+                format!("{} {percent} ({reads} and {writes})", subject.name)
             }
             (Some(_), None) => format!("{} {percent}", subject.name),
         });
@@ -194,8 +194,11 @@ fn drive_operations(
     if cell.writes.ios == 0 || run.tests[test.test].random_percent < 50.0 {
         return None;
     }
-    let each = |ios: u64| units::trimmed(ios as f64 / cell.writes.ios as f64, 1);
-    Some((each(traffic.read_ios), each(traffic.write_ios)))
+    let each = |ios: u64, what| match units::trimmed(ios as f64 / cell.writes.ios as f64, 1) {
+        one if one == "1" => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    };
+    Some((each(traffic.read_ios, "read"), each(traffic.write_ios, "write")))
 }
 
 /// The subject that is fastest, or level with the fastest, in most tests.

@@ -158,6 +158,20 @@ fn conditions_that_mislead_come_first() {
 }
 
 #[test]
+fn files_on_one_disk_are_told_apart_from_drives() {
+    let mut run = made_up::run();
+    let kind = run.conditions.drives[0].kind.clone();
+    run.conditions.drives[3].kind = kind;
+    assert_eq!(
+        analyse(&run).cautions,
+        [
+            "Several drives are each a file on ext4, /dev/sdb, and so share one disk: the figures show \
+          what a level costs, not what separate drives would gain."
+        ]
+    );
+}
+
+#[test]
 fn a_rate_that_still_moves_is_told() {
     let mut run = one_test(&[(1000, 0), (9000, 0)]);
     for (index, sample) in run.cells[1].series.samples.iter_mut().flatten().enumerate() {

@@ -67,6 +67,9 @@ pub fn subjects(run: &Run) -> String {
 pub fn conditions(run: &Run) -> String {
     let conditions = &run.conditions;
     let memory = conditions.memory_bytes.map_or_else(|| "unknown".to_owned(), units::size);
+    let load = conditions
+        .load_average
+        .map_or_else(|| "unknown".to_owned(), |load| units::trimmed(load, 2));
     let working_set = run.cells.iter().map(|cell| cell.working_set_bytes);
     let working_set = match (working_set.clone().min(), working_set.max()) {
         (Some(least), Some(most)) if least == most => units::size(least),
@@ -79,6 +82,7 @@ pub fn conditions(run: &Run) -> String {
         ("Machine", conditions.host.clone()),
         ("Processor", format!("{}, {} usable", conditions.cpu, conditions.cpu_count)),
         ("Memory", memory),
+        ("Load before the run", load),
         ("Kernel", conditions.kernel.clone()),
         ("Backplane", conditions.version.clone()),
         ("Seed", conditions.seed.to_string()),

@@ -46,6 +46,19 @@ pub(super) fn head(connection: &mut Connection, run: &Run) -> Result<()> {
     transaction.commit()
 }
 
+/// Replaces what becomes known while a run goes on: conditions and subjects.
+pub(super) fn update_head(connection: &mut Connection, run: &Run) -> Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute("UPDATE run SET conditions = ?", [json(&run.conditions)?])?;
+    for (position, subject) in run.subjects.iter().enumerate() {
+        transaction.execute(
+            "UPDATE subject SET record = ? WHERE position = ?",
+            params![json(subject)?, integer(position as u64)?],
+        )?;
+    }
+    transaction.commit()
+}
+
 /// Writes one cell with all that belongs to it, in place of one at the same point.
 pub(super) fn cell(connection: &mut Connection, cell: &Cell) -> Result<()> {
     let transaction = connection.transaction()?;
