@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lab::analysis::analyse;
-use lab::store::{self, ListedRun};
+use lab::store::{self, ListedRun, StoreError};
 use lab::{export, report, table};
 use serde_json::{Value, json};
 use workload::CATALOGUE;
@@ -48,6 +48,11 @@ pub struct WriteError {
     source: io::Error,
 }
 
+/// A folder without a run.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}\nhint: `backplane lab list` shows the stored runs")]
+pub struct NotARun(StoreError);
+
 /// Flags of `lab report`.
 #[derive(Debug, Args)]
 pub struct Report {
@@ -63,7 +68,7 @@ pub struct Report {
 
 impl Report {
     fn run(self) -> Result<Outcome, Failure> {
-        let run = store::load(&self.run)?;
+        let run = store::load(&self.run).map_err(NotARun)?;
         if self.json {
             let mut text = export::json(&run)?;
             text.push('\n');

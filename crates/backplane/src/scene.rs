@@ -43,10 +43,9 @@ pub struct Scene {
 /// One array of a scene.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
-    /// Where it stands.
-    pub tier: &'a Tier,
-    /// Its number there.
-    pub index: usize,
+    scene: &'a Scene,
+    tier_index: usize,
+    index: usize,
 }
 
 /// A name that fits no array, or none to choose from.
@@ -76,10 +75,11 @@ pub enum ChooseError {
 impl Scene {
     /// Judges drives, opens what opens, and goes on with that.
     pub async fn of(world: &World, drives: Vec<Rc<dyn Drive>>, mode: OpenMode) -> Scene {
-        let mut tiers = Vec::new();
+        let mut tiers: Vec<Tier> = Vec::new();
         let mut drives = drives;
         while tiers.len() < TIERS_MAX && !drives.is_empty() {
             let scan = Scan::of(world.pool(), std::mem::take(&mut drives)).await;
+            let scan = without_echoes(scan, &tiers);
             if scan.assemblies.is_empty() && !tiers.is_empty() {
                 break;
             }
@@ -100,8 +100,9 @@ impl Scene {
 
     /// All arrays, the ones that nothing stands on first.
     pub fn found(&self) -> Vec<Found<'_>> {
-        let all = self.tiers.iter().rev().flat_map(|tier| {
-            (0..tier.scan.assemblies.len()).map(move |index| Found { tier, index })
+        let all = (0..self.tiers.len()).rev().flat_map(|tier_index| {
+            let assemblies = 0..self.tiers[tier_index].scan.assemblies.len();
+            assemblies.map(move |index| Found { scene: self, tier_index, index })
         });
         let (inner, outer): (Vec<_>, Vec<_>) = all.partition(Found::is_inner);
         outer.into_iter().chain(inner).collect()
@@ -130,24 +131,12 @@ impl Scene {
     /// The paths of the drives that these arrays stand on, through all tiers.
     pub fn drives_below(&self, arrays: &[Found<'_>]) -> Vec<PathBuf> {
         let mut paths = BTreeSet::new();
-        // Tier and assembly of arrays whose members are still to be found.
-        let mut open: Vec<(usize, usize)> = Vec::new();
-        for array in arrays {
-            let tier = self.tiers.iter().position(|tier| std::ptr::eq(tier, array.tier));
-            open.extend(tier.map(|tier| (tier, array.index)));
-        }
-        while let Some((tier, index)) = open.pop() {
-            let scan = &self.tiers[tier].scan;
-            for (candidate, _) in &scan.assemblies[index].verdicts {
-                let drive = scan.candidates[*candidate].drive;
-                match tier.checked_sub(1) {
-                    None => {
-                        paths.insert(PathBuf::from(&*scan.drives[drive].facts().name));
-                    }
-                    Some(below) => {
-                        open.extend(self.tiers[below].opened().nth(drive).map(|i| (below, i)))
-                    }
-                }
+        let mut left = arrays.to_vec();
+        while let Some(array) = left.pop() {
+            left.extend(array.inner());
+            if array.tier_index == 0 {
+                let members = array.assembly().verdicts.iter();
+                paths.extend(members.map(|(index, _)| PathBuf::from(array.drive_name(*index))));
             }
         }
         paths.into_iter().collect()
@@ -173,6 +162,19 @@ impl Tier {
     }
 }
 
+/// A superblock at a drive's end can lie at the end of an array on that drive as well: the same
+/// bytes, found twice. What was judged on the drives is not judged again on the arrays.
+fn without_echoes(scan: Scan, below: &[Tier]) -> Scan {
+    let judged: BTreeSet<Uuid> = below
+        .iter()
+        .flat_map(|tier| &tier.scan.assemblies)
+        .map(|assembly| assembly.set_uuid)
+        .collect();
+    let is_new = |index: &usize| !judged.contains(&scan.candidates[*index].view.set_uuid);
+    let kept: Vec<usize> = (0..scan.candidates.len()).filter(is_new).collect();
+    if kept.len() == scan.candidates.len() { scan } else { scan.only(&kept) }
+}
+
 /// Marks the arrays of the tier below that carry a superblock judged here.
 fn mark_inner(below: Option<&mut Tier>, scan: &Scan) {
     let Some(below) = below else { return };
@@ -183,24 +185,42 @@ fn mark_inner(below: Option<&mut Tier>, scan: &Scan) {
 }
 
 impl<'a> Found<'a> {
+    fn tier(&self) -> &'a Tier {
+        &self.scene.tiers[self.tier_index]
+    }
+
+    /// The drives it was found on, and all superblocks there.
+    pub fn scan(&self) -> &'a Scan {
+        &self.tier().scan
+    }
+
     /// The verdicts on its members.
     pub fn assembly(&self) -> &'a Assembly {
-        &self.tier.scan.assemblies[self.index]
+        &self.scan().assemblies[self.index]
     }
 
     /// The open array, or why there is none.
     pub fn array(&self) -> Result<&'a Array, &'a AssembleError> {
-        self.tier.arrays[self.index].as_ref()
+        self.tier().arrays[self.index].as_ref()
     }
 
     /// The superblock that is trusted.
     pub fn view(&self) -> &'a MemberView {
-        &self.tier.scan.candidates[self.assembly().reference].view
+        &self.scan().candidates[self.assembly().reference].view
     }
 
     /// Whether it is a member of another one.
     pub fn is_inner(&self) -> bool {
-        self.tier.inner[self.index]
+        self.tier().inner[self.index]
+    }
+
+    /// The arrays that are its members.
+    fn inner(&self) -> Vec<Found<'a>> {
+        let Some(below) = self.tier_index.checked_sub(1) else { return Vec::new() };
+        let opened: Vec<usize> = self.scene.tiers[below].opened().collect();
+        let members = self.assembly().verdicts.iter();
+        let drives = members.map(|(index, _)| self.scan().candidates[*index].drive);
+        drives.map(|drive| Found { tier_index: below, index: opened[drive], ..*self }).collect()
     }
 
     /// Nothing but ghosts, blanks and damage: no array any more.
@@ -232,12 +252,22 @@ impl<'a> Found<'a> {
 
     /// The path or name of a candidate's drive.
     pub fn drive_name(&self, candidate: usize) -> String {
-        let drive = self.tier.scan.candidates[candidate].drive;
-        self.tier.scan.drives[drive].facts().name.to_string()
+        let drive = self.scan().candidates[candidate].drive;
+        self.scan().drives[drive].facts().name.to_string()
     }
 
-    /// How it is, in one word.
+    /// How it is, in one word: never better than the arrays it is made of.
     pub fn state(&self) -> &'static str {
+        let own = self.own_state();
+        let inner: Vec<&str> = self.inner().iter().map(Found::state).collect();
+        match own {
+            "healthy" | "resyncing" if inner.iter().any(|state| !is_fine(state)) => "degraded",
+            "healthy" if inner.contains(&"resyncing") => "resyncing",
+            own => own,
+        }
+    }
+
+    fn own_state(&self) -> &'static str {
         let assembly = self.assembly();
         let only = |verdict: fn(&Verdict) -> bool| {
             assembly.verdicts.iter().all(|(_, given)| verdict(given))
@@ -267,7 +297,7 @@ impl<'a> Found<'a> {
     /// Nobody has to do anything: every member is there, and what does not agree yet is brought
     /// to agree as soon as it is served. Remains of former arrays don't count as ill.
     pub fn is_well(&self) -> bool {
-        matches!(self.state(), "healthy" | "resyncing" | "ghost")
+        is_fine(self.state()) || self.state() == "ghost"
     }
 
     fn is_unsynced(&self) -> bool {
@@ -280,7 +310,7 @@ impl<'a> Found<'a> {
         let assembly = self.assembly();
         let mut reasons = Vec::new();
         let missing: Vec<String> = assembly.missing().iter().map(u16::to_string).collect();
-        if !missing.is_empty() {
+        if !missing.is_empty() && !matches!(assembly.state, ArrayState::SplitBrain { .. }) {
             reasons.push(format!("no member for slot {}", missing.join(", ")));
         }
         match &assembly.state {
@@ -303,9 +333,23 @@ impl<'a> Found<'a> {
             ArrayState::Refused(refusal) => reasons.push(refusal.to_string()),
             ArrayState::Startable | ArrayState::Incomplete { .. } => {}
         }
+        let ill = self.inner().into_iter().filter(|inner| inner.state() != "healthy");
+        reasons.extend(ill.map(|inner| format!("{} is {}", inner.title(), inner.state())));
+        if let Ok(array) = self.array() {
+            for slot in array.status().slots.iter().filter(|slot| slot.bad_bytes > 0) {
+                let drive = slot.drive.as_deref().unwrap_or("a member");
+                let bytes = slot.bad_bytes;
+                reasons.push(format!("{bytes} bytes of {drive} are listed as unreadable"));
+            }
+        }
         if let (Err(error), ArrayState::Startable) = (self.array(), &assembly.state) {
             reasons.push(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
         reasons
     }
+}
+
+/// States in which nobody has to do anything.
+fn is_fine(state: &str) -> bool {
+    matches!(state, "healthy" | "resyncing")
 }

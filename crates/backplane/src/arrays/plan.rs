@@ -104,9 +104,11 @@ pub enum PlanError {
         /// The fewest members of a span.
         least: usize,
     },
-    /// A size that leaves no byte.
-    #[error("a name needs at least one letter, and neither slashes nor control characters")]
-    Name,
+    /// No name for a file, an export, a mount.
+    #[error(
+        "{0:?} is no name for an array\nhint: give letters, digits and signs, without slashes and control characters"
+    )]
+    Name(String),
 }
 
 /// Members with the names they were given by.
@@ -140,7 +142,7 @@ impl Request {
     /// Works out what will be made of `members`.
     pub fn plan(&self, members: &Members) -> Result<Plan, PlanError> {
         if self.name.is_empty() || self.name.chars().any(|c| c == '/' || c.is_control()) {
-            return Err(PlanError::Name);
+            return Err(PlanError::Name(self.name.clone()));
         }
         if let AskedConsistency::NotYet(record) = self.consistency {
             return Err(PlanError::Consistency(record));

@@ -103,7 +103,10 @@ impl Arguments {
         let served = server.serve().await;
         scene.stop().await?;
         served?;
-        let well = arrays.iter().all(|(_, array)| array.status().health == Health::Healthy);
+        let fine = |health| matches!(health, Health::Healthy | Health::Resyncing);
+        let all = scene.found();
+        let mut open = all.iter().filter_map(|found| found.array().ok());
+        let well = open.all(|array| fine(array.status().health));
         Ok(Ended::from(Outcome::of(well)))
     }
 
@@ -166,7 +169,7 @@ fn announce(
 ) -> Result<(), Failure> {
     let facts = array.facts();
     let access = if facts.read_only { "read-only" } else { "read-write" };
-    let health = array.status().health.word();
+    let health = found.state();
     output::write(&format!(
         "{name}: {health}, {} of {}, {}, {access}\n  {}\n",
         found.view().layout.level,
@@ -174,8 +177,8 @@ fn announce(
         exact_size(facts.size_bytes),
         uri(name, address)
     ))?;
-    if array.status().health == Health::Degraded {
-        error::warn(&format!("{name} is degraded: {}", found.reasons().join("; ")));
+    if !found.is_well() {
+        error::warn(&format!("{name} is {health}: {}", found.reasons().join("; ")));
     }
     let attach = match address {
         Address::Unix(path) => format!("nbd-client -unix {} -N {name} /dev/nbd0", path.display()),

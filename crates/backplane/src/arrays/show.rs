@@ -136,7 +136,7 @@ pub fn member_rows(found: &Found<'_>) -> Vec<Vec<String>> {
 
 /// The same with sizes: of the drive, what the array uses of it, what is left over.
 fn size_rows(found: &Found<'_>) -> Vec<Vec<String>> {
-    let scan = &found.tier.scan;
+    let scan = found.scan();
     let mut rows = vec![row(["drive", "size", "used", "unused", "verdict"])];
     for (index, verdict) in &found.assembly().verdicts {
         let candidate = &scan.candidates[*index];
@@ -159,7 +159,7 @@ fn size_rows(found: &Found<'_>) -> Vec<Vec<String>> {
 pub fn array_json(found: &Found<'_>) -> Value {
     let (view, assembly) = (found.view(), found.assembly());
     let layout = view.layout;
-    let scan = &found.tier.scan;
+    let scan = found.scan();
     let members = assembly.verdicts.iter().map(|(index, verdict)| {
         let candidate = &scan.candidates[*index];
         let view = &candidate.view;

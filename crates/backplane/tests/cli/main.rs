@@ -1,0 +1,12 @@
+//! The binary as people and scripts use it: words in, words, files and exit status out.
+
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod arrays;
+mod bad_input;
+mod bench;
+mod cases;
+mod common;
+mod corpus;
+mod help;
+mod serve;
