@@ -46,13 +46,28 @@ pub struct Arguments {
     /// A file, a block device, or a folder in which a file is made and removed again
     target: String,
     /// A workload by name; may be repeated
-    #[arg(long = "workload", value_name = "NAME", default_value = "random-read", value_parser = named_workload)]
+    #[arg(
+        long = "workload",
+        value_name = "NAME",
+        default_value = "random-read",
+        value_parser = named_workload,
+    )]
     workloads: Vec<&'static Workload>,
     /// Requests outstanding, each in turn [default: the workload's own, else 1]
-    #[arg(long = "queue-depth", value_name = "DEPTHS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long = "queue-depth",
+        value_name = "DEPTHS",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
     queue_depths: Vec<u32>,
     /// Request sizes that replace the workload's own, each in turn
-    #[arg(long = "block-size", value_name = "SIZES", value_delimiter = ',', value_parser = values::size)]
+    #[arg(
+        long = "block-size",
+        value_name = "SIZES",
+        value_delimiter = ',',
+        value_parser = values::size,
+    )]
     block_sizes: Vec<u64>,
     /// How long to measure
     #[arg(long, default_value = "10s", value_parser = values::duration)]
@@ -82,12 +97,16 @@ pub struct Arguments {
 pub enum BenchError {
     /// A kind of target that comes later.
     #[error(
-        "{0} targets are not supported yet\nhint: give a file, a block device or a folder; attach an NBD export to measure it as a block device"
+        "{0} targets are not supported yet\n\
+         hint: give a file, a block device or a folder; an attached NBD export \
+             is a block device"
     )]
     NotYet(&'static str),
     /// Writing was not allowed.
     #[error(
-        "workload {workload} writes to {target}\nhint: what is on it would be lost; if that may be, add --allow-write, or give a folder to use a file made for the purpose"
+        "workload {workload} writes to {target}\n\
+         hint: what is on it would be lost; if that may be, add --allow-write; in a folder, a \
+             file is made for the purpose"
     )]
     WriteNotAllowed {
         /// The workload.
@@ -157,7 +176,8 @@ impl Arguments {
             && points.iter().any(|point| point.spec.read_percent() > 0.0)
         {
             error::warn(&format!(
-                "{:.0} % of {} were never written: reads of that reach no medium, and the figures are too good",
+                "{:.0} % of {} were never written: reads of that reach no medium, and the figures \
+                 are too good",
                 target.unwritten_percent, self.target
             ));
         }
@@ -304,7 +324,8 @@ fn fitting(world: &World, drive: Rc<FileDrive>, points: &[Point]) -> Rc<dyn Driv
         return drive;
     }
     error::warn(&format!(
-        "some requests are no multiple of the drive's {block}-byte block: each costs more than it moves"
+        "some requests are no multiple of the drive's {block}-byte block: each costs more than it \
+         moves"
     ));
     Rc::new(Padded::new(world, drive))
 }

@@ -43,7 +43,7 @@ impl Parts {
                 match line.strip_prefix(HINT) {
                     Some(hint) => parts.hints.push(hint.to_owned()),
                     None if parts.fact.is_empty() => line.clone_into(&mut parts.fact),
-                    None => parts.details.push(line.trim_start().to_owned()),
+                    None => parts.details.push(line.to_owned()),
                 }
             }
         }
@@ -95,6 +95,14 @@ mod tests {
         assert_eq!(parts.fact, "outer fact");
         assert_eq!(parts.details, ["and a detail", "inner fact"]);
         assert_eq!(parts.hints, ["do this"]);
+    }
+
+    #[test]
+    fn a_kernel_without_io_uring() {
+        let system = std::io::Error::from_raw_os_error(libc::ENOSYS);
+        let parts = Parts::of(&world::RingError::Unavailable(system));
+        assert!(parts.fact.starts_with("this kernel offers no io_uring"), "{parts:?}");
+        assert!(parts.hints[0].contains("kernel.io_uring_disabled"), "{parts:?}");
     }
 
     #[test]

@@ -47,16 +47,15 @@ pub enum GuardError {
     /// It holds something, and nobody said it may go.
     #[error(
         "{what} would be destroyed\n{}\nhint: if it may go, name each thing that is lost: {}",
-        .losses.join("\n"),
-        .names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect::<Vec<_>>().join(" ")
+        .losses.join("\n"), .flags.join(" ")
     )]
     NotNamed {
         /// What for.
         what: String,
         /// What is lost, drive by drive.
         losses: Vec<String>,
-        /// The names to type.
-        names: Vec<String>,
+        /// The flags that name it.
+        flags: Vec<String>,
     },
     /// Something else was typed.
     #[error("{typed:?} is not {expected:?}: nothing was written")]
@@ -68,7 +67,8 @@ pub enum GuardError {
     },
     /// A name that names nothing that would be lost: perhaps the wrong drive.
     #[error(
-        "--yes-destroy {name:?} names nothing that would be lost\nhint: look at `backplane drive examine` again, then leave it out"
+        "--yes-destroy {name:?} names nothing that would be lost\n\
+         hint: look at `backplane drive examine` again, then leave it out"
     )]
     NothingLost {
         /// As given.
@@ -225,8 +225,8 @@ pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<()
     let names: BTreeSet<String> = unnamed.iter().map(|contents| contents.name_to_type()).collect();
     let losses: Vec<String> = unnamed.iter().flat_map(|contents| contents.losses()).collect();
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let (what, names) = (what.to_owned(), names.into_iter().collect());
-        return Err(GuardError::NotNamed { what, losses, names }.into());
+        let flags = names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect();
+        return Err(GuardError::NotNamed { what: what.to_owned(), losses, flags }.into());
     }
     for loss in losses {
         anstream::eprintln!("will be lost: {loss}");

@@ -57,7 +57,8 @@ pub enum ChooseError {
     )]
     Nothing,
     /// No such array.
-    #[error("no array is called {name:?}\nfound: {}\nhint: give one of these names, or its UUID", .found.join(", "))]
+    #[error("no array is called {name:?}\nfound: {}\n\
+         hint: give one of these names, or its UUID", .found.join(", "))]
     NoSuch {
         /// As given.
         name: String,
@@ -65,7 +66,8 @@ pub enum ChooseError {
         found: Vec<String>,
     },
     /// Several to choose from.
-    #[error("these drives hold {} arrays\nfound: {}\nhint: choose one with --array NAME", .found.len(), .found.join(", "))]
+    #[error("these drives hold {} arrays\nfound: {}\n\
+         hint: choose one with --array NAME", .found.len(), .found.join(", "))]
     Several {
         /// What there is.
         found: Vec<String>,

@@ -70,7 +70,8 @@ pub struct Arguments {
 #[derive(Debug, thiserror::Error)]
 pub enum CreateRefused {
     /// One drive by two names, or by one.
-    #[error("{} and {} are the same drive\nhint: each member needs a drive of its own", .first.display(), .second.display())]
+    #[error("{} and {} are the same drive\n\
+         hint: each member needs a drive of its own", .first.display(), .second.display())]
     SameDrive {
         /// One name.
         first: PathBuf,
@@ -78,7 +79,8 @@ pub enum CreateRefused {
         second: PathBuf,
     },
     /// A drive and a part of it.
-    #[error("{} is a part of {}\nhint: use the whole drive or its partitions", .part.display(), .whole.display())]
+    #[error("{} is a part of {}\n\
+         hint: use the whole drive or its partitions", .part.display(), .whole.display())]
     PartOf {
         /// The partition.
         part: PathBuf,
@@ -87,8 +89,10 @@ pub enum CreateRefused {
     },
     /// The drives are an array.
     #[error(
-        "these drives are already an array - start it?\n{name} ({uuid}), {level} of {members} members, last used {used}\n\
-         hint: `backplane array serve {drives} --nbd unix:PATH` starts it; the order of the drives does not matter\n\
+        "these drives are already an array - start it?\n\
+         {name} ({uuid}), {level} of {members} members, last used {used}\n\
+         hint: `backplane array serve {drives} --nbd unix:PATH` starts it, in \
+         whatever order the drives are given\n\
          hint: to destroy it and make a new one, add --yes-destroy {name}"
     )]
     AlreadyArray {
@@ -106,7 +110,8 @@ pub enum CreateRefused {
         drives: String,
     },
     /// Somebody changed a drive between the plan and the writing.
-    #[error("{} has changed since it was looked at\nhint: somebody else writes to it; look again", .path.display())]
+    #[error("{} has changed since it was looked at\n\
+         hint: somebody else writes to it; look again", .path.display())]
     Changed {
         /// The drive.
         path: PathBuf,

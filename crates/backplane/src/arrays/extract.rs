@@ -52,19 +52,24 @@ pub struct Arguments {
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractError {
     /// It holds something.
-    #[error("{} exists and is not empty\nhint: choose another name, or overwrite it with --force", .path.display())]
+    #[error("{} exists and is not empty\n\
+         hint: choose another name, or overwrite it with --force", .path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// Not a file.
-    #[error("{} is not a regular file\nhint: give a file, or - to write into a pipe", .path.display())]
+    #[error("{} is not a regular file\n\
+         hint: give a file, or - to write into a pipe", .path.display())]
     NotAFile {
         /// As given.
         path: PathBuf,
     },
     /// The output fails, most likely for want of space.
-    #[error("writing {} failed at byte {at}: {source}\nhint: {bytes} bytes are needed where the array has data; the partial file was removed", .path.display())]
+    #[error("writing {} failed at byte {at}: {source}\n\
+         hint: {bytes} bytes are needed where the array has data; the partial file was removed",
+        .path.display()
+    )]
     Output {
         /// The file.
         path: PathBuf,
@@ -95,7 +100,9 @@ pub enum ExtractError {
     },
     /// Data that no member has any more.
     #[error(
-        "{array} can't be read at byte {at}\nhint: the partial file was removed; `backplane array scan` says which members would help"
+        "{array} can't be read at byte {at}\n\
+         hint: the partial file was removed; `backplane array scan` says which members \
+             would help"
     )]
     Read {
         /// The array.
@@ -165,7 +172,8 @@ pub fn readable<'a>(found: &Found<'a>) -> Result<&'a Array, ExtractError> {
     })?;
     if found.assembly().state == ArrayState::Refused(Refusal::DirtyDegraded) {
         error::warn(
-            "it was not shut down: what was being written then may read as something that never was",
+            "it was not shut down: what was being written then may read as something that never \
+             was",
         );
     }
     Ok(array)

@@ -61,7 +61,9 @@ pub enum PlanError {
     },
     /// A member has no room.
     #[error(
-        "{drive} of {bytes} bytes is too small\nhint: a member needs room for metadata (1 MiB at least) and one chunk, or for what --size asks"
+        "{drive} of {bytes} bytes is too small\n\
+         hint: a member needs room for metadata (1 MiB at least) and one chunk, or \
+             for what --size asks"
     )]
     DriveTooSmall {
         /// The drive.
@@ -89,12 +91,14 @@ pub enum PlanError {
     },
     /// Not yet kept.
     #[error(
-        "a {0} can't be kept yet\nhint: use --consistency resync: after a crash everything is brought to agree again"
+        "a {0} can't be kept yet\n\
+         hint: use --consistency resync: after a crash everything is brought to agree again"
     )]
     Consistency(&'static str),
     /// Spans that do not come out even.
     #[error(
-        "{drives} drives can't be divided into {spans} spans of at least {least}\nhint: give a multiple of --spans drives, at least {least} for each span"
+        "{drives} drives can't be divided into {spans} spans of at least {least}\n\
+         hint: give a multiple of --spans drives, at least {least} for each span"
     )]
     Spans {
         /// Drives and `missing`.
@@ -106,7 +110,8 @@ pub enum PlanError {
     },
     /// No name for a file, an export, a mount.
     #[error(
-        "{0:?} is no name for an array\nhint: give letters, digits and signs, without slashes and control characters"
+        "{0:?} is no name for an array\n\
+         hint: give letters, digits and signs, without slashes and control characters"
     )]
     Name(String),
 }
@@ -310,14 +315,15 @@ impl Plan {
         let first = &self.parts[0];
         if first.reserve_bytes > 0 {
             text.push_str(&format!(
-                "note: {} of each member stay unused, so that a replacement a little smaller fits (--size overrides)\n",
+                "note: {} of each member stay unused, so that a replacement a little smaller fits \
+                 (--size overrides)\n",
                 exact_size(first.reserve_bytes)
             ));
         }
         if first.new.level.parities() > 0 {
             text.push_str(
-                "note: write hole: without a journal or partial parity log, a crash together with the loss of a \
-                 member can lose what was being written\n",
+                "note: write hole: without a journal or partial parity log, a crash together \
+                 with the loss of a member can lose what was being written\n",
             );
         }
         if first.new.assume_clean {

@@ -50,7 +50,9 @@ pub struct Arguments {
 pub enum ServeError {
     /// Degraded, and not shut down.
     #[error(
-        "{array} is degraded and was not shut down: what was being written then may be wrong on the missing member\nhint: look at it with --read-only first; --force starts it all the same"
+        "{array} is degraded and was not shut down: what was being written then may be wrong on \
+         the missing member\n\
+             hint: look at it with --read-only first; --force starts it all the same"
     )]
     DirtyDegraded {
         /// The array.

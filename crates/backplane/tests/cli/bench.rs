@@ -50,14 +50,3 @@ fn targets_and_words_that_can_not_be_measured() {
     let depth = bench.line("bench d0 --queue-depth 0");
     assert_eq!(depth.status, 2);
 }
-
-#[test]
-fn workloads_are_listed() {
-    let bench = Bench::new();
-    assert!(bench.line("lab workloads").well().text().contains("file-server"));
-    let json = bench.line("lab workloads --json").well().json();
-    assert_eq!(json["schema"], 1);
-    assert!(json["workloads"].as_array().unwrap().len() > 10);
-    assert_eq!(bench.line("lab list").well().text(), "no runs in runs\n");
-    bench.line("lab report nowhere").refused("no run in nowhere");
-}

@@ -41,6 +41,7 @@ fn every_command_has_help_that_fits_a_page() {
         "array serve",
         "array extract",
         "bench",
+        "lab run",
         "lab report",
         "lab list",
         "lab workloads",

@@ -9,4 +9,5 @@ mod cases;
 mod common;
 mod corpus;
 mod help;
+mod lab;
 mod serve;

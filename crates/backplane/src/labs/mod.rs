@@ -1,13 +1,16 @@
 //! `backplane lab …`: plans, runs and reports.
 
+mod run;
+
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use lab::LabError;
 use lab::analysis::analyse;
+use lab::runner::{REPORT_NAME, RUNS, write_outputs};
 use lab::store::{self, ListedRun, StoreError};
-use lab::{export, report, table};
+use lab::{export, table};
 use serde_json::{Value, json};
 use workload::CATALOGUE;
 
@@ -15,12 +18,11 @@ use crate::error::Failure;
 use crate::output::{self, Outcome, columns, row};
 use crate::values::date;
 
-/// Where runs are kept unless told otherwise.
-const RUNS: &str = "runs";
-
 /// What can be done with plans and runs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Measure everything in a plan, then write the report
+    Run(run::Arguments),
     /// The report again, from the stored run
     Report(Report),
     /// The stored runs
@@ -33,19 +35,12 @@ impl Verb {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
         match self {
+            Verb::Run(arguments) => arguments.run(),
             Verb::Report(arguments) => arguments.run(),
             Verb::List(arguments) => arguments.run(),
             Verb::Workloads(arguments) => arguments.run(),
         }
     }
-}
-
-/// A file that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("writing {} failed: {source}\nhint: choose another folder with --out, or make room", .path.display())]
-pub struct WriteError {
-    path: PathBuf,
-    source: io::Error,
 }
 
 /// A folder without a run.
@@ -77,25 +72,14 @@ impl Report {
         }
         let folder = self.out.unwrap_or(self.run);
         fs::create_dir_all(&folder)
-            .map_err(|source| WriteError { path: folder.clone(), source })?;
-        let page = write_report(&run, &folder)?;
-        output::write(&format!(
-            "{}report: {}\n",
-            table::render(&run, &analyse(&run)),
-            page.display()
-        ))?;
+            .map_err(|source| LabError::Write { path: folder.clone(), source })?;
+        let analysis = analyse(&run);
+        write_outputs(&folder, &run, &analysis)?;
+        let page = folder.join(REPORT_NAME);
+        let table = table::render(&run, &analysis);
+        output::write(&format!("{table}\nreport: {}\n", page.display()))?;
         Ok(Outcome::Well)
     }
-}
-
-/// Writes the page and the documents beside it; gives the page's path.
-pub fn write_report(run: &lab::Run, folder: &Path) -> Result<PathBuf, Failure> {
-    let page = folder.join("report.html");
-    let html = report::html(run, &analyse(run));
-    for (path, text) in [(page.clone(), html), (folder.join("run.json"), export::json(run)?)] {
-        fs::write(&path, text).map_err(|source| WriteError { path, source })?;
-    }
-    Ok(page)
 }
 
 /// Flags of `lab list`.
