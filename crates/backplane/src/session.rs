@@ -24,11 +24,29 @@ impl From<Outcome> for Ended {
     }
 }
 
-/// Runs `command` in a new real world and ends it.
+/// Buffers of a command that looks at a few blocks of each drive. Those of [`RingConfig`]'s
+/// default are for streams, and would take longer to set up than the command takes.
+const LOOK_ARENA_BYTES: usize = 1 << 20;
+
+/// Runs a command that moves much data in a new real world, and ends it.
 pub fn run<E: Into<Ended>>(
     command: impl AsyncFnOnce(&World) -> Result<E, Failure>,
 ) -> Result<Outcome, Failure> {
-    let world = World::real(RingConfig::default())?;
+    run_in(RingConfig::default(), command)
+}
+
+/// Runs a command that looks at drives.
+pub fn look<E: Into<Ended>>(
+    command: impl AsyncFnOnce(&World) -> Result<E, Failure>,
+) -> Result<Outcome, Failure> {
+    run_in(RingConfig { arena_bytes: LOOK_ARENA_BYTES, ..RingConfig::default() }, command)
+}
+
+fn run_in<E: Into<Ended>>(
+    config: RingConfig,
+    command: impl AsyncFnOnce(&World) -> Result<E, Failure>,
+) -> Result<Outcome, Failure> {
+    let world = World::real(config)?;
     let ended = world.block_on(command(&world)).map(Into::into);
     match ended {
         Ok(Ended { hangs: true, outcome }) => {

@@ -121,7 +121,7 @@ pub enum CreateRefused {
 impl Arguments {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
-        session::run(async |world| self.create(world).await)
+        session::look(async |world| self.create(world).await)
     }
 
     async fn create(&self, world: &World) -> Result<Outcome, Failure> {

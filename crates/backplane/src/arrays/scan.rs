@@ -29,7 +29,7 @@ pub struct Arguments {
 impl Arguments {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
-        session::run(async |world| self.scan(world).await)
+        session::look(async |world| self.scan(world).await)
     }
 
     async fn scan(&self, world: &World) -> Result<Ended, Failure> {

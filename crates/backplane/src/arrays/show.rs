@@ -35,7 +35,7 @@ pub struct Arguments {
 impl Arguments {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
-        session::run(async |world| self.show(world).await)
+        session::look(async |world| self.show(world).await)
     }
 
     async fn show(&self, world: &World) -> Result<Ended, Failure> {

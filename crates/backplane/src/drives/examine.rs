@@ -30,7 +30,7 @@ pub struct Arguments {
 impl Arguments {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
-        session::run(async |world| self.examine(world).await)
+        session::look(async |world| self.examine(world).await)
     }
 
     async fn examine(&self, world: &World) -> Result<Outcome, Failure> {

@@ -102,7 +102,7 @@ impl Arguments {
 
     /// Free drives, and everything on them named.
     fn confirm(&self, written: &[String]) -> Result<(), Failure> {
-        session::run(async |world| {
+        session::look(async |world| {
             let mut contents = Vec::new();
             for path in written.iter().filter(|path| !path.contains("://")).map(Path::new) {
                 let drive = FileDrive::open(world, path, OpenOptions::LOOK)?;

@@ -157,6 +157,60 @@ fn h01_a_write_benchmark_never_destroys_unnamed_data() {
     bench.line(&format!("{write} --allow-write --yes-destroy data")).well();
 }
 
+/// A device with a mounted file system, and the file behind it: nothing overrides that.
+#[test]
+fn h01_a_mounted_device_is_never_overwritten() {
+    let bench = Bench::new();
+    bench.line("drive create disk other --size 64M").well();
+    let Some(mounted) = Mounted::new(&bench) else {
+        println!("skipped: h01_a_mounted_device: needs root, losetup and mkfs.ext4");
+        return;
+    };
+    let device = &mounted.device;
+    let used = format!("{device} is in use");
+    let error = bench.line(&format!("array create a --level raid1 {device} other")).refused(&used);
+    assert!(error.stderr.contains("is mounted at "), "{}", error.stderr);
+    let named = format!("array create a --level raid1 {device} other --yes-destroy {device}");
+    bench.line(&named).refused(&used);
+    bench.line("array create a --level raid1 disk other").refused("disk is in use");
+    bench
+        .line(&format!("array create a --level raid1 {device} disk"))
+        .refused("are the same drive");
+    let write = format!("bench {device} --workload random-write --allow-write");
+    bench.line(&write).refused(&used);
+}
+
+/// The file `disk` as a loop device with a mounted file system, until this is dropped.
+struct Mounted {
+    device: String,
+    at: std::path::PathBuf,
+}
+
+impl Mounted {
+    fn new(bench: &Bench) -> Option<Mounted> {
+        let at = bench.path("mounted");
+        fs::create_dir(&at).unwrap();
+        done("mkfs.ext4", &["-q", "-F", bench.path("disk").to_str()?])?;
+        let device = done("losetup", &["-f", "--show", bench.path("disk").to_str()?])?;
+        let mounted = Mounted { device: device.trim().to_owned(), at };
+        done("mount", &[&mounted.device, mounted.at.to_str()?])?;
+        Some(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        done("umount", &[self.at.to_str().unwrap_or_default()]);
+        done("losetup", &["-d", &self.device]);
+    }
+}
+
+/// What a program says, if it is there and succeeds.
+fn done(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Unequal members of a RAID 0: each size, and the zones they make.
 #[test]
 fn h07_unequal_members_show_sizes_and_zones() {
