@@ -6,7 +6,7 @@
 use crate::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GeometryError, Level};
 
 /// Unit md counts in: a chunk is always whole sectors.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// A checked chunk size.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

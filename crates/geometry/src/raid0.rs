@@ -10,8 +10,12 @@
 //! the chunk's number *in the zone*. They differ only after zone 0, by a rotation that is
 //! fixed for a zone; it is kept as [`Zone::rotation`]. Reading one as the other scrambles
 //! data, so an unknown layout is refused when there is more than one zone.
+//!
+//! md sizes the array by clearing the bits of the chunk less one sector in each member's sectors,
+//! which is rounding only for powers of two; with other chunks its array ends before its zones do.
+//! The end is md's here too: what stands behind it would be out of reach there.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, SECTOR_BYTES};
 use crate::{BYTES_MAX, GeometryError, Home, Level, Place, Shape};
 
 /// Layout number of a superblock that does not say.
@@ -44,6 +48,7 @@ pub struct Raid0 {
     chunk: Chunk,
     members: usize,
     zones: Vec<Zone>,
+    array_bytes: u64,
 }
 
 impl Raid0 {
@@ -60,17 +65,23 @@ impl Raid0 {
         if zones.len() > 1 && shape.layout == LAYOUT_UNKNOWN {
             return Err(GeometryError::ZoneLayoutUnknown);
         }
-        Ok(Raid0 { chunk, members: shape.member_bytes.len(), zones })
+        let masked = |&bytes: &u64| {
+            let sectors = chunk.count(bytes) * chunk.bytes() / SECTOR_BYTES;
+            (sectors & !(chunk.bytes() / SECTOR_BYTES - 1)) * SECTOR_BYTES
+        };
+        let array_bytes = shape.member_bytes.iter().map(masked).sum();
+        Ok(Raid0 { chunk, members: shape.member_bytes.len(), zones, array_bytes })
     }
 
-    /// The zones in the array's order; never empty, one if the members are equal.
+    /// The zones in the array's order; never empty, one if the members are equal. With a chunk that
+    /// is no power of two the last ones may reach behind the array's end.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
     }
 
     /// Size of the array in bytes.
     pub fn array_bytes(&self) -> u64 {
-        self.last_zone().array_end
+        self.array_bytes
     }
 
     /// Number of members.
@@ -112,14 +123,8 @@ impl Raid0 {
         let width = zone.members.len() as u64;
         let column = (index + width - zone.rotation) % width;
         let (row, within) = self.chunk.split(offset - zone.member_start);
-        Some(Home::Data {
-            array_offset: zone.array_start + (row * width + column) * self.chunk.bytes() + within,
-            copy: 0,
-        })
-    }
-
-    fn last_zone(&self) -> &Zone {
-        self.zones.last().expect("a RAID 0 has at least one zone")
+        let array_offset = zone.array_start + (row * width + column) * self.chunk.bytes() + within;
+        (array_offset < self.array_bytes).then_some(Home::Data { array_offset, copy: 0 })
     }
 }
 
@@ -170,6 +175,21 @@ mod tests {
             .map(|chunk| array.locate(chunk * 4096).0)
             .map(|place| (place.member, place.offset / 4096))
             .collect()
+    }
+
+    /// md's own size of such an array, as its kernel reports it.
+    #[test]
+    fn odd_chunks_end_where_md_ends() {
+        let shape = |chunk_kib: u64, sectors: u64| Shape {
+            level: Level::Raid0,
+            layout: 0,
+            chunk_bytes: chunk_kib << 10,
+            member_bytes: vec![sectors * 512; 2],
+        };
+        let array = Raid0::new(&shape(96, 1024)).unwrap();
+        assert_eq!(array.array_bytes(), 851_968);
+        assert_eq!(array.home(1, 479 << 10), None);
+        assert_eq!(Raid0::new(&shape(64, 1024 + 127)).unwrap().array_bytes(), 1 << 20);
     }
 
     #[test]
