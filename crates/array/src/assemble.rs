@@ -142,7 +142,7 @@ impl Scan {
             world: world.clone(),
             facts,
             slots: slots.collect(),
-            metadata: self.metadata(assembly, mode),
+            metadata: self.metadata(world, assembly, mode),
             geometry,
             locks: RangeLocks::default(),
             gather: Gather::default(),
@@ -213,7 +213,7 @@ impl Scan {
         Ok((Member { drive, data_offset, bad: RefCell::new(bad), write_mostly }, state))
     }
 
-    fn metadata(&self, assembly: &Assembly, mode: OpenMode) -> Metadata {
+    fn metadata(&self, world: &World, assembly: &Assembly, mode: OpenMode) -> Metadata {
         if mode.read_only {
             return Metadata::read_only(assembly.slots.len());
         }
@@ -225,7 +225,8 @@ impl Scan {
             let drive = Rc::clone(&self.drives[self.candidates[candidate].drive]);
             Some(Spare { drive, superblock: superblock(candidate)? })
         });
-        Metadata::new(superblocks, spares.collect(), mode.now_seconds, true)
+        let epoch_seconds = mode.now_seconds.saturating_sub(world.now_ns() / 1_000_000_000);
+        Metadata::new(superblocks, spares.collect(), epoch_seconds, true)
     }
 }
 

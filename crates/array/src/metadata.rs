@@ -14,6 +14,10 @@ use world::{Semaphore, WriteBufs, join_all};
 use crate::core::Core;
 use crate::slot::SlotState;
 
+/// Events that make a member stale for certain: md, and whoever follows its rule, takes one that
+/// is a single event behind for current, since a sudden end can come between two superblocks.
+const EVENTS_TO_STALE: u8 = 2;
+
 /// A spare's drive and superblock.
 pub(crate) struct Spare {
     pub(crate) drive: Rc<dyn Drive>,
@@ -36,6 +40,10 @@ pub(crate) struct Metadata {
     spares: Vec<Spare>,
     writable: bool,
     events: Cell<u64>,
+    /// How many events are still due until the members that left are stale. They are written one
+    /// after the other: with a step of two, a sudden end between two superblocks would make those
+    /// stale that stayed.
+    events_due: Cell<u8>,
     /// The newest superblock as found, while some members have not got its event yet.
     catch_up: RefCell<Option<Superblock>>,
     /// Seconds since 1970 when the world's clock stood at zero.
@@ -68,12 +76,15 @@ impl Metadata {
         let events = newest.map_or(0, |superblock| superblock.events);
         let lags = superblocks.iter().flatten().any(|superblock| superblock.events < events);
         let catch_up = newest.filter(|_| lags).cloned();
+        // Who is not here now may have the newest event too.
+        let somebody_left = superblocks.iter().any(Option::is_none);
         Metadata {
             read_errors: RefCell::new(vec![0; superblocks.len()]),
             superblocks: RefCell::new(superblocks),
             spares,
             writable,
             events: Cell::new(events),
+            events_due: Cell::new(if somebody_left { EVENTS_TO_STALE } else { 0 }),
             catch_up: RefCell::new(catch_up),
             epoch_seconds,
             dirty: Cell::new(false),
@@ -87,6 +98,7 @@ impl Metadata {
 
     pub(crate) fn note_failure(&self, slot: usize, error: DriveError) {
         self.failures.borrow_mut().push(Failure { slot, error });
+        self.events_due.set(EVENTS_TO_STALE);
     }
 
     pub(crate) fn count_read_error(&self, slot: usize) {
@@ -138,8 +150,8 @@ impl Metadata {
         self.commit(core).await
     }
 
-    /// Puts the present state on all members as a new event. A member that can't be written is
-    /// failed, and the others get that too.
+    /// Puts the present state on all members as a new event, or as many as make those that left
+    /// stale. A member that can't be written is failed, and the others get that too.
     ///
     /// # Errors
     /// When a member can't be written that the array can't do without.
@@ -152,8 +164,9 @@ impl Metadata {
         let _turn = self.turn.acquire(1).await;
         while self.recorded.get() < mine {
             let covers = self.wanted.get();
+            // A member that leaves while this event is written may still get it.
+            let due = self.events_due.take().saturating_sub(1);
             let failed = self.write_all(core).await;
-            let mut again = false;
             for (slot, error) in failed {
                 let mut missing = core.missing();
                 missing[slot] = true;
@@ -162,9 +175,9 @@ impl Metadata {
                 }
                 core.slots[slot].set_state(SlotState::Faulty);
                 self.note_failure(slot, error);
-                again = true;
             }
-            if !again {
+            self.events_due.set(self.events_due.get().max(due));
+            if self.events_due.get() == 0 {
                 self.recorded.set(covers);
             }
         }
@@ -256,9 +269,9 @@ impl Metadata {
     fn update(&self, core: &Core, superblock: &mut Superblock, roles: &[Role]) {
         superblock.events = self.events.get();
         superblock.roles = roles.to_vec();
-        let now_ns = core.world.now_ns();
-        let seconds = self.epoch_seconds + now_ns / 1_000_000_000;
-        superblock.updated = Timestamp::new(seconds, (now_ns % 1_000_000_000 / 1000) as u32);
+        let seconds = self.epoch_seconds + core.world.now_ns() / 1_000_000_000;
+        // No microseconds, although there is a field for them: md takes all 64 bits for seconds.
+        superblock.updated = Timestamp::new(seconds, 0);
         if core.redundant() {
             superblock.resync_offset_sectors = match core.synced_durably_to.get() {
                 _ if self.dirty.get() => 0,

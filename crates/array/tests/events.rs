@@ -1,0 +1,96 @@
+//! What the superblocks say about a member that left: by md's rule it is stale two events later.
+
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, NewArray, OpenMode, Scan};
+use drive::{Drive, Durability, MemoryDrive};
+use geometry::Level;
+use world::{World, WriteBufs};
+
+const MODE: OpenMode =
+    OpenMode { read_only: false, force_dirty: false, now_seconds: 1_800_000_000 };
+
+fn drives() -> Vec<Rc<dyn Drive>> {
+    let drive = |index| Rc::new(MemoryDrive::new(&format!("drive {index}"), 2 << 20, 512)) as _;
+    (0..4).map(drive).collect()
+}
+
+async fn create(world: &World, drives: &[Rc<dyn Drive>]) -> Array {
+    let request = NewArray {
+        name: "test".to_owned(),
+        level: Level::Raid5,
+        layout: None,
+        chunk_bytes: Some(4096),
+        slots: drives.iter().cloned().map(Some).collect(),
+        spares: Vec::new(),
+        size_bytes: None,
+        assume_clean: true,
+        uuid: *b"0123456789abcdef",
+        now_seconds: MODE.now_seconds,
+    };
+    request.create(world).await.unwrap()
+}
+
+async fn write(world: &World, array: &Array) {
+    let buffers = WriteBufs::from_iter([world.pool().copy_of(&[7; 4096])]);
+    array.write(0, buffers, Durability::Cached).await.unwrap();
+}
+
+async fn events(world: &World, drives: &[Rc<dyn Drive>]) -> Vec<u64> {
+    let scan = Scan::of(world.pool(), drives.to_vec()).await;
+    scan.candidates.iter().map(|candidate| candidate.view.events).collect()
+}
+
+/// md would take back a member that is one event behind, with what it missed.
+#[test]
+fn a_failed_member_is_two_events_behind_before_anything_is_acknowledged() {
+    let world = World::virtual_time(1);
+    let drives = drives();
+    world.block_on(async {
+        let array = create(&world, &drives).await;
+        write(&world, &array).await;
+        array.fail_member(1).await.unwrap();
+        let events = events(&world, &drives).await;
+        assert!(events[0] >= events[1] + 2, "{events:?}");
+        assert_eq!([events[2], events[3]], [events[0]; 2]);
+    });
+    world.end();
+}
+
+/// A member that is only absent has the newest event; it must not look current after a write.
+#[test]
+fn an_absent_member_is_two_events_behind_before_a_write_is_acknowledged() {
+    let world = World::virtual_time(2);
+    let drives = drives();
+    world.block_on(async {
+        create(&world, &drives).await.stop().await.unwrap();
+        let scan = Scan::of(world.pool(), drives[1..].to_vec()).await;
+        let array = scan.open(&world, &scan.assemblies[0], MODE).await.unwrap();
+        write(&world, &array).await;
+        let events = events(&world, &drives).await;
+        assert!(events[1] >= events[0] + 2, "{events:?}");
+    });
+    world.end();
+}
+
+/// md reads the whole field as seconds, so microseconds would name a year far away.
+#[test]
+fn update_times_are_whole_seconds_of_the_time_given() {
+    let world = World::virtual_time(3);
+    let drives = drives();
+    world.block_on(async {
+        create(&world, &drives).await.stop().await.unwrap();
+        world.sleep(Duration::from_secs(1000)).await;
+        let scan = Scan::of(world.pool(), drives.clone()).await;
+        let array = scan.open(&world, &scan.assemblies[0], MODE).await.unwrap();
+        world.sleep(Duration::from_millis(5500)).await;
+        write(&world, &array).await;
+        let scan = Scan::of(world.pool(), drives.clone()).await;
+        let updated = scan.candidates[0].view.updated;
+        assert_eq!((updated.seconds(), updated.microseconds()), (MODE.now_seconds + 5, 0));
+    });
+    world.end();
+}
