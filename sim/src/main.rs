@@ -2,7 +2,8 @@
 //!
 //! `model` judges what is read, `bed` has the drives with their faults and the array, `history`
 //! plays one history, `kinds` lists the arrays, `plug` is a
-//! drive as one run of the array's process knows it. The same seed gives the same log, byte for byte.
+//! drive as one run of the array's process knows it. The same seed gives the same log, byte for
+//! byte.
 
 mod bed;
 mod history;

@@ -1,8 +1,8 @@
 //! Any drive, with faults: what an engine must survive, made on demand and repeatable.
 //!
 //! [`Faulty`] wraps a drive. Its [`FaultControl`] scripts what goes wrong (errors, delays, hangs,
-//! torn, lost and misdirected writes, bit rot), spoils blocks, gives the drive a volatile cache, and
-//! cuts its power. Choices come from seeds alone, so a run that failed fails again.
+//! torn, lost and misdirected writes, bit rot), spoils blocks, gives the drive a volatile cache,
+//! and cuts its power. Choices come from seeds alone, so a run that failed fails again.
 //!
 //! With the volatile cache a write is acknowledged while it is only kept here, apart from the drive
 //! below; a flush, or the write's own durability, brings it there. At a power cut every block

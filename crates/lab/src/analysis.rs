@@ -26,7 +26,8 @@ pub const LEAD_LEAST: f64 = 0.03;
 pub struct Analysis {
     /// The plain words on top: one finding each, the most important first.
     pub headline: Vec<String>,
-    /// What to know before believing the rest: cells that don't count, conditions that are not what they seem.
+    /// What to know before believing the rest: cells that don't count, conditions that are not what
+    /// they seem.
     pub cautions: Vec<String>,
     /// Test by test, in the plan's order.
     pub tests: Vec<TestAnalysis>,

@@ -36,7 +36,8 @@ pub struct Run {
     pub cells_planned: usize,
     /// The measured cells in the order they were measured.
     pub cells: Vec<Cell>,
-    /// When the last cell ended, in seconds since 1970; absent while running and after an interruption.
+    /// When the last cell ended, in seconds since 1970; absent while running and after an
+    /// interruption.
     pub finished_unix_s: Option<u64>,
 }
 
@@ -64,7 +65,8 @@ pub struct Conditions {
     pub version: String,
     /// Every drive of the run, once.
     pub drives: Vec<DriveRecord>,
-    /// What stood between the client and the drives, in words: `none: direct I/O, no cache of ours`.
+    /// What stood between the client and the drives, in words: `none: direct I/O, no cache of
+    /// ours`.
     pub cache_policy: String,
     /// Bits of information per byte written: 8 for random bytes, 0 for zeros.
     pub data_entropy_bits: f64,
@@ -81,7 +83,8 @@ pub struct DriveRecord {
     pub identity: Option<String>,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Whether reads and writes go past the page cache, as checked; absent where it can't be checked.
+    /// Whether reads and writes go past the page cache, as checked; absent where it can't be
+    /// checked.
     pub direct_io: Option<bool>,
     /// Whether the drive has a volatile write cache that is on; absent where unknown.
     pub write_cache: Option<bool>,
@@ -340,7 +343,8 @@ impl TestRecord {
             .collect()
     }
 
-    /// What the test is about: bytes per second where data streams, I/Os per second where it is random.
+    /// What the test is about: bytes per second where data streams, I/Os per second where it is
+    /// random.
     pub fn metric(&self) -> Metric {
         if self.random_percent < 50.0 { Metric::Bytes } else { Metric::Ios }
     }
@@ -411,7 +415,8 @@ impl Cell {
 
 impl Series {
     /// Rates of the intervals in which something completed, in the metric's unit per second.
-    /// An interval without samples counts as nothing done, for a mean would otherwise leave out stalls.
+    /// An interval without samples counts as nothing done, for a mean would otherwise leave out
+    /// stalls.
     pub fn rates(&self, metric: Metric) -> Vec<f64> {
         if self.interval_ns == 0 {
             return Vec::new();

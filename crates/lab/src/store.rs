@@ -105,7 +105,8 @@ pub enum StoreError {
 }
 
 impl Store {
-    /// Makes the directory, if need be, and a file with the run's head. Cells of `run` are written too.
+    /// Makes the directory, if need be, and a file with the run's head. Cells of `run` are written
+    /// too.
     ///
     /// # Errors
     ///
@@ -130,7 +131,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens an interrupted run to go on with it. A schema of an earlier version is brought up to date.
+    /// Opens an interrupted run to go on with it. A schema of an earlier version is brought up to
+    /// date.
     ///
     /// # Errors
     ///

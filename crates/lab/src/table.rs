@@ -1,4 +1,5 @@
-//! The run as a plain text table for a terminal: one row for each point, one column for each subject.
+//! The run as a plain text table for a terminal: one row for each point, one column for each
+//! subject.
 //!
 //! No colours and no line drawing: it can be piped, pasted into mail and read aloud. The
 //! fastest of a row has a star, a figure that does not count stands in brackets.

@@ -47,7 +47,8 @@ fn parse_digits(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Writes a size as a plan would: `512`, `4K`, `1536`, `1M`. Exact, and read back by [`parse_size`].
+/// Writes a size as a plan would: `512`, `4K`, `1536`, `1M`. Exact, and read back by
+/// [`parse_size`].
 pub fn plan_size(bytes: u64) -> String {
     for (suffix, factor) in BINARY {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -68,7 +69,8 @@ pub fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Writes a duration in nanoseconds for a reader: `850 ns`, `85.2 µs`, `1.30 ms`, `2 s`, `2 min 5 s`.
+/// Writes a duration in nanoseconds for a reader: `850 ns`, `85.2 µs`, `1.30 ms`, `2 s`, `2 min 5
+/// s`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
@@ -99,7 +101,8 @@ pub fn rate(bytes_per_second: f64) -> String {
     }
 }
 
-/// Writes a number with three significant digits, without an exponent: `0.0123`, `8.52`, `85.2`, `852`, `8520`.
+/// Writes a number with three significant digits, without an exponent: `0.0123`, `8.52`, `85.2`,
+/// `852`, `8520`.
 pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();

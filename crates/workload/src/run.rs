@@ -217,7 +217,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Lets the run go on until its end; calls the observer meanwhile. Gives the CPU time of the window.
+/// Lets the run go on until its end; calls the observer meanwhile. Gives the CPU time of the
+/// window.
 async fn control(run: &Run, observer: &mut Observer<'_>, start_ns: u64) -> Option<u64> {
     let window = run.meter.borrow().window();
     let mut tick_ns = start_ns.saturating_add(PROGRESS_NS);

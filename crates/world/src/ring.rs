@@ -1,8 +1,9 @@
 //! The io_uring reactor: operations that own their buffers until the kernel is done with them.
 //!
 //! Operations are queued when they are made and go to the kernel in batches: a full one at once,
-//! the rest when the world has nothing else to do. Completions are taken in batches too. A dropped operation is forgotten
-//! by its caller, but its buffers stay with the ring until the kernel has let go of them.
+//! the rest when the world has nothing else to do. Completions are taken in batches too. A dropped
+//! operation is forgotten by its caller, but its buffers stay with the ring until the kernel has
+//! let go of them.
 //!
 //! Buffers from the world's pool that the kernel knows (one registered arena) are named by their
 //! registration, files may be registered too: both save the kernel a look-up per operation.

@@ -134,7 +134,8 @@ impl Svg {
         ));
     }
 
-    /// A marker of about nine units around a point, with a tooltip where there is something to tell.
+    /// A marker of about nine units around a point, with a tooltip where there is something to
+    /// tell.
     pub fn marker(&mut self, marker: Marker, at: (f64, f64), class: &str, tip: Option<&str>) {
         // Drawn around the origin; areas are about equal, so that none looks more important.
         let shape = match marker {

@@ -143,7 +143,8 @@ fn job(queue_depth: u32, data: DataPattern) -> Job {
     }
 }
 
-/// What the plan's tests touch of a subject of `capacity_bytes`, and whether that is less than asked.
+/// What the plan's tests touch of a subject of `capacity_bytes`, and whether that is less than
+/// asked.
 pub(super) fn working_set(asked_bytes: Option<u64>, capacity_bytes: u64) -> (u64, bool) {
     let asked = asked_bytes.unwrap_or(capacity_bytes);
     let bytes = asked.min(capacity_bytes);

@@ -224,7 +224,8 @@ impl Session<'_> {
         }
     }
 
-    /// Writes what the tests will read, where the lab may write and has not; says so where it may not.
+    /// Writes what the tests will read, where the lab may write and has not; says so where it may
+    /// not.
     async fn prepare(
         &mut self,
         world: &World,

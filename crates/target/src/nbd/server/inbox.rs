@@ -4,9 +4,9 @@ use std::io;
 
 use world::{BufMut, FixedFile, Pool, Ring};
 
-/// Room for some 15 writes of 4 KiB, or thousands of requests without payload: little enough to stay
-/// in the processor's cache. Of what is not a payload, the session leaves less than a request's
-/// header here.
+/// Room for some 15 writes of 4 KiB, or thousands of requests without payload: little enough to
+/// stay in the processor's cache. Of what is not a payload, the session leaves less than a
+/// request's header here.
 const INBOX_BYTES: usize = 64 << 10;
 
 /// Received after a long payload: more of those would only be copied out of the inbox again.
