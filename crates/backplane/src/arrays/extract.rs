@@ -89,7 +89,7 @@ pub enum ExtractError {
         source: io::Error,
     },
     /// Not to be read.
-    #[error("array {array} can't be read\n{}", .reasons.join("\n"))]
+    #[error("array {array} can't be opened\n{}", .reasons.join("\n"))]
     NotReadable {
         /// The array.
         array: String,

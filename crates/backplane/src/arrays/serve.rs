@@ -119,15 +119,20 @@ impl Arguments {
             error::warn(problem.to_string().lines().next().unwrap_or_default());
         }
         let scene = look.scene(world).await;
+        let chosen = self.chosen(&scene)?;
         if !self.read_only && !self.force {
-            let dirty = scene.found().into_iter().find(|found| found.state() == "dirty-degraded");
+            let mut concerned = chosen.clone();
+            concerned.extend(scene.found().into_iter().filter(Found::is_inner));
+            let dirty = concerned.into_iter().find(|found| found.state() == "dirty-degraded");
             if let Some(found) = dirty {
                 return Err(ServeError::DirtyDegraded { array: found.title() }.into());
             }
         }
-        let chosen = self.chosen(&scene)?;
-        for found in &chosen {
-            readable(found)?;
+        if self.arrays.is_empty() {
+            for found in scene.outer().iter().filter(|found| found.array().is_err()) {
+                let (title, state) = (found.title(), found.state());
+                error::warn(&format!("{title} is {state}: {}", found.reasons().join("; ")));
+            }
         }
         Ok(scene.drives_below(&chosen))
     }
@@ -151,14 +156,23 @@ impl Arguments {
         Ok(Scene::of(world, drives, mode).await)
     }
 
-    /// The arrays that are named, else all that nothing stands on.
+    /// The arrays that are named; else all that open and that nothing stands on.
     fn chosen<'a>(&self, scene: &'a Scene) -> Result<Vec<Found<'a>>, Failure> {
-        if self.arrays.is_empty() {
-            let outer = scene.outer();
-            return if outer.is_empty() { Err(ServeError::Nothing.into()) } else { Ok(outer) };
+        if !self.arrays.is_empty() {
+            let chosen = self.arrays.iter().map(|name| {
+                let found = scene.choose(Some(name))?;
+                readable(&found)?;
+                Ok(found)
+            });
+            return chosen.collect();
         }
-        let chosen = self.arrays.iter().map(|name| Ok(scene.choose(Some(name))?));
-        chosen.collect()
+        let outer = scene.outer();
+        let first = outer.first().ok_or(ServeError::Nothing)?;
+        let open: Vec<_> = outer.iter().copied().filter(|found| found.array().is_ok()).collect();
+        if open.is_empty() {
+            readable(first)?;
+        }
+        Ok(open)
     }
 }
 

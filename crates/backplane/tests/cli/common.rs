@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -120,12 +121,17 @@ impl Bench {
     }
 
     /// What all files hold, to show that nothing was written.
-    pub fn snapshot(&self) -> Vec<(PathBuf, String)> {
+    pub fn snapshot(&self) -> Vec<(PathBuf, u64)> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.is_file());
         files.sort();
-        files.into_iter().map(|path| (path.clone(), digest(&fs::read(path).unwrap()))).collect()
+        let hash = |path: &PathBuf| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&fs::read(path).unwrap());
+            hasher.finish()
+        };
+        files.into_iter().map(|path| (path.clone(), hash(&path))).collect()
     }
 }
 

@@ -133,3 +133,22 @@ fn a_degraded_array_is_served_and_says_so_and_a_read_only_one_is_not_changed() {
     assert!(said.contains("warning: data is degraded: no member for slot 1"), "{said}");
     assert_eq!(bench.snapshot(), before);
 }
+
+/// One array that can't start keeps no other from being served.
+#[test]
+fn an_incomplete_array_keeps_no_other_from_being_served() {
+    let bench = Bench::new();
+    bench.drives(4);
+    bench.line("array create lost --level raid0 d0 d1").well();
+    bench.line("array create good --level raid1 d2 d3 --assume-clean").well();
+    std::fs::remove_file(bench.path("d1")).unwrap();
+    let mut server = bench.spawn("array serve . --nbd unix:socket");
+    let said = wait_for_start(&mut server);
+    assert!(said.starts_with("good: healthy"), "{said}");
+    let (status, said) = interrupt(server);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("warning: lost is incomplete: no member for slot 1"), "{said}");
+    bench.line("array serve d0 --nbd unix:socket").refused("array lost can't be opened");
+    let named = "array serve . --array lost --nbd unix:socket";
+    bench.line(named).refused("array lost can't be opened");
+}
