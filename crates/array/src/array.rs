@@ -7,7 +7,7 @@ use drive::{
     Discarded, Drive, DriveError, Durability, Facts, Io, Operation, ReadDone, Zeroing, check_range,
 };
 use geometry::Geometry;
-use world::{ReadBufs, WriteBufs, join_all, total_bytes};
+use world::{ReadBufs, WriteBufs, total_bytes};
 
 use crate::copies;
 use crate::core::Core;
@@ -21,9 +21,6 @@ use crate::stripe;
 /// costs no resync. md's own delay is 0.2 s; members that are disks would wake up for it each time.
 const CLEAN_AFTER: Duration = Duration::from_secs(5);
 
-/// One zeroing of parity stripes holds its lock no longer than this many bytes per member take.
-const ZERO_STEP_BYTES: u64 = 64 << 20;
-
 /// An open array. Clones are the same array; it belongs to one world.
 #[derive(Clone)]
 pub struct Array(pub(crate) Rc<Core>);
@@ -31,7 +28,7 @@ pub struct Array(pub(crate) Rc<Core>);
 impl Array {
     /// Puts the array into service; what has to be made to agree is, in the background.
     pub(crate) fn start(core: Core) -> Self {
-        let array = Array(Rc::new(core));
+        let array = Array(Rc::new_cyclic(|this| Core { this: this.clone(), ..core }));
         if array.0.metadata.writable() && array.0.synced_to.get() != u64::MAX {
             array.start_resync();
         }
@@ -153,12 +150,20 @@ impl Array {
                 core.writes_in_flight.drained().await;
             }
             core.cleaner.set(false);
+            if core.stopping.get() {
+                // The stop itself marks them clean; what comes after it is nobody's any more.
+                return;
+            }
             // What fails here is found again, and reported, by the next write.
             let _ = core.metadata.mark_clean(core).await;
         });
     }
 
     fn check(&self, operation: Operation, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        let changes = !matches!(operation, Operation::Read | Operation::Flush);
+        if changes && self.0.stopping.get() {
+            return Err(self.0.stopped(operation, offset, bytes));
+        }
         check_range(&self.0.facts, operation, offset, bytes)
     }
 }
@@ -202,17 +207,9 @@ impl Drive for Array {
     }
 
     fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+        // A task, so that the verdict on a member is reached even if nobody waits for it any more.
         let core = Rc::clone(&self.0);
-        Io::later(async move {
-            let flushes = core.slots.iter().enumerate().filter_map(|(slot, state)| {
-                let drive = &state.member().filter(|_| state.writable())?.drive;
-                Some(async move { (slot, drive.flush().await) })
-            });
-            let failed = join_all(flushes).await;
-            let failed =
-                failed.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?)));
-            core.fail_members(failed.collect()).await
-        })
+        Io::later(self.0.world.spawn(async move { core.flush_members().await }))
     }
 
     fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
@@ -266,7 +263,7 @@ async fn zero_stripes(
 ) -> Result<(), DriveError> {
     let Geometry::Parity(parity) = &core.geometry else { unreachable!("called for parity levels") };
     let stripe_bytes = parity.stripe_bytes();
-    let stripes_at_once = (ZERO_STEP_BYTES / parity.chunk_bytes()).max(1);
+    let stripes_at_once = (copies::ZERO_STEP_BYTES / parity.chunk_bytes()).max(1);
     let end = offset + bytes;
     let mut at = offset;
     while at < end {

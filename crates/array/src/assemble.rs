@@ -5,7 +5,7 @@
 //! left to rot.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use drive::{DriveError, Facts};
 use format::md::{
@@ -139,6 +139,7 @@ impl Scan {
             _ => u64::MAX,
         };
         let core = Core {
+            this: Weak::new(),
             world: world.clone(),
             facts,
             slots: slots.collect(),
@@ -151,6 +152,7 @@ impl Scan {
             cleaner: Cell::new(false),
             stopping: Cell::new(false),
             resyncing: Gate::default(),
+            unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),
         };

@@ -20,8 +20,16 @@ pub(crate) struct ReadBatch<Key>(Vec<Part<Key>>);
 pub(crate) struct ReadResults<Key> {
     /// What could be read.
     pub(crate) read: Vec<(Key, BufMut)>,
-    /// Which members failed, and how.
-    pub(crate) failed: Vec<(usize, DriveError)>,
+    /// What could not, with the member and its error.
+    pub(crate) failed: Vec<(Key, usize, DriveError)>,
+}
+
+/// Parts that follow each other on a member, read as one.
+struct Request<Key> {
+    slot: usize,
+    offset: u64,
+    buffers: ReadBufs,
+    keys: Vec<Key>,
 }
 
 impl<Key> ReadBatch<Key> {
@@ -34,36 +42,76 @@ impl<Key> ReadBatch<Key> {
     }
 
     pub(crate) async fn run(mut self, slots: &[Slot]) -> ReadResults<Key> {
-        let mut results =
-            ReadResults { read: Vec::with_capacity(self.0.len()), failed: Vec::new() };
         self.0.sort_by_key(|part| (part.slot, part.offset));
-        let mut requests: Vec<(usize, u64, ReadBufs, Vec<Key>)> = Vec::new();
+        let mut requests: Vec<Request<Key>> = Vec::new();
         let mut end = 0;
-        for part in self.0 {
-            let bytes = part.buffer.len() as u64;
+        for Part { slot, offset, buffer, key } in self.0 {
+            let bytes = buffer.len() as u64;
             match requests.last_mut() {
-                Some((slot, _, buffers, keys)) if *slot == part.slot && end == part.offset => {
-                    buffers.push(part.buffer);
-                    keys.push(part.key);
+                Some(last) if last.slot == slot && end == offset => {
+                    last.buffers.push(buffer);
+                    last.keys.push(key);
                 }
-                _ => {
-                    let buffers = ReadBufs::from_iter([part.buffer]);
-                    requests.push((part.slot, part.offset, buffers, vec![part.key]));
-                }
+                _ => requests.push(Request::one(slot, offset, buffer, key)),
             }
-            end = part.offset + bytes;
+            end = offset + bytes;
         }
-        let reads = requests.into_iter().map(|(slot, offset, buffers, keys)| async move {
-            (slot, keys, slots[slot].read(offset, buffers).await)
-        });
-        for (slot, keys, done) in join_all(reads).await {
-            match done.result {
-                Ok(()) => results.read.extend(keys.into_iter().zip(done.buffers)),
-                Err(error) => results.failed.push((slot, error)),
+        let mut results = ReadResults { read: Vec::new(), failed: Vec::new() };
+        let mut apart = Vec::new();
+        for (request, result) in read_all(requests, slots).await {
+            match result {
+                // One bad block must not take its neighbours along.
+                Err(_) if request.keys.len() > 1 => apart.extend(request.apart()),
+                result => results.note(request, result),
             }
+        }
+        for (request, result) in read_all(apart, slots).await {
+            results.note(request, result);
         }
         results
     }
+}
+
+impl<Key> Request<Key> {
+    fn one(slot: usize, offset: u64, buffer: BufMut, key: Key) -> Self {
+        Request { slot, offset, buffers: ReadBufs::from_iter([buffer]), keys: vec![key] }
+    }
+
+    fn apart(self) -> Vec<Request<Key>> {
+        let mut offset = self.offset;
+        let parts = self.keys.into_iter().zip(self.buffers);
+        let requests = parts.map(|(key, buffer)| {
+            let start = offset;
+            offset += buffer.len() as u64;
+            Request::one(self.slot, start, buffer, key)
+        });
+        requests.collect()
+    }
+}
+
+impl<Key> ReadResults<Key> {
+    fn note(&mut self, request: Request<Key>, result: Result<(), DriveError>) {
+        match result {
+            Ok(()) => self.read.extend(request.keys.into_iter().zip(request.buffers)),
+            Err(error) => {
+                let failed = request.keys.into_iter().map(|key| (key, request.slot, error.clone()));
+                self.failed.extend(failed);
+            }
+        }
+    }
+}
+
+async fn read_all<Key>(
+    requests: Vec<Request<Key>>,
+    slots: &[Slot],
+) -> Vec<(Request<Key>, Result<(), DriveError>)> {
+    let reads = requests.into_iter().map(|mut request| async move {
+        let buffers = std::mem::take(&mut request.buffers);
+        let done = slots[request.slot].read(request.offset, buffers).await;
+        request.buffers = done.buffers;
+        (request, done.result)
+    });
+    join_all(reads).await.into_iter().collect()
 }
 
 /// Writes to be made at once.

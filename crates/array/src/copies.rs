@@ -11,6 +11,10 @@ use crate::core::Core;
 use crate::lock::{Lock, Mode};
 use crate::split::WriteCutter;
 
+/// Zeroing goes in steps of this many bytes: the list of its ranges stays short, and writers that
+/// wait for a part of it don't wait for the whole.
+pub(crate) const ZERO_STEP_BYTES: u64 = 64 << 20;
+
 /// Holds the bytes against other writers, where there are copies that could come to differ.
 async fn guard(core: &Core, offset: u64, bytes: u64) -> Option<Lock> {
     if core.geometry.copies() == 1 {
@@ -77,15 +81,25 @@ pub(crate) async fn write_zeroes(
     zeroing: Zeroing,
     durability: Durability,
 ) -> Result<(), DriveError> {
-    let _guard = guard(core, offset, bytes).await;
-    let mut ranges: Vec<(usize, u64, u64)> = Vec::new();
-    for run in core.geometry.runs(offset, bytes) {
-        for copy in 0..core.geometry.copies() {
-            let place = core.geometry.copy(&run, copy);
-            ranges.push((place.member, place.offset, run.bytes));
+    let end = offset + bytes;
+    let mut at = offset;
+    while at < end {
+        let step = ZERO_STEP_BYTES.min(end - at);
+        let _guard = guard(core, at, step).await;
+        let mut ranges: Vec<(usize, u64, u64)> = Vec::new();
+        for run in core.geometry.runs(at, step) {
+            let places = (0..core.geometry.copies()).map(|copy| core.geometry.copy(&run, copy));
+            let before = ranges.len();
+            let there = places.filter(|place| core.slots[place.member].writable());
+            ranges.extend(there.map(|place| (place.member, place.offset, run.bytes)));
+            if ranges.len() == before {
+                return Err(core.lost(Operation::WriteZeroes, run.array_offset, run.bytes));
+            }
         }
+        zero_members(core, ranges, zeroing, durability).await?;
+        at += step;
     }
-    zero_members(core, ranges, zeroing, durability).await
+    Ok(())
 }
 
 /// Makes ranges of members zero, neighbours together.

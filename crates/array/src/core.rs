@@ -1,10 +1,11 @@
 //! What every part of the engine shares: the members, the locks, the record of failures.
 
 use std::cell::Cell;
+use std::rc::Weak;
 
 use drive::{DriveError, ErrorKind, Facts, Operation};
 use geometry::Geometry;
-use world::{Gate, World};
+use world::{Gate, World, join_all};
 
 use crate::lock::RangeLocks;
 use crate::metadata::Metadata;
@@ -13,6 +14,8 @@ use crate::stripe::Gather;
 
 /// The state of an open array.
 pub(crate) struct Core {
+    /// For what has to go on even when its caller goes away.
+    pub(crate) this: Weak<Core>,
     pub(crate) world: World,
     pub(crate) facts: Facts,
     pub(crate) geometry: Geometry,
@@ -31,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) synced_to: Cell<u64>,
     /// How much of that survives a power cut: what the superblocks may say.
     pub(crate) synced_durably_to: Cell<u64>,
+    /// Stripes (or runs of copies) a resync had to leave as they are: nothing was left to compare.
+    pub(crate) unsynced_stripes: Cell<u64>,
     /// Background work under way.
     pub(crate) resyncing: Gate,
     /// Background work ends at its next step.
@@ -74,7 +79,6 @@ impl Core {
         failed: Vec<(usize, DriveError)>,
     ) -> Result<(), DriveError> {
         let mut result = Ok(());
-        let mut record = false;
         for (slot, error) in failed {
             if !matches!(self.slots[slot].state(), SlotState::Faulty) {
                 let mut missing = self.missing();
@@ -88,12 +92,39 @@ impl Core {
                 self.slots[slot].set_state(SlotState::Faulty);
                 self.metadata.note_failure(slot, error);
             }
-            record = true;
         }
-        if record {
-            self.metadata.commit(self).await?;
+        // Also what another caller has failed: whoever relied on a member's absence must not be
+        // told "done" before the others' superblocks know of it.
+        if self.metadata.unrecorded() {
+            self.commit().await?;
         }
         result
+    }
+
+    /// Records the present state on the members, as a task: a caller that goes away must not leave
+    /// it half-recorded.
+    pub(crate) async fn commit(&self) -> Result<(), DriveError> {
+        let Some(core) = self.this.upgrade() else { return Ok(()) };
+        self.world.spawn(async move { core.metadata.commit(&core).await }).await
+    }
+
+    /// Makes everything on every member durable; one that can't is failed.
+    ///
+    /// # Errors
+    /// As [`Core::fail_members`].
+    pub(crate) async fn flush_members(&self) -> Result<(), DriveError> {
+        let flushes = self.slots.iter().enumerate().filter_map(|(slot, state)| {
+            let drive = &state.member().filter(|_| state.writable())?.drive;
+            Some(async move { (slot, drive.flush().await) })
+        });
+        let failed = join_all(flushes).await.into_iter();
+        let failed = failed.filter_map(|(slot, result)| Some((slot, result.err()?)));
+        self.fail_members(failed.collect()).await
+    }
+
+    /// The error for what comes after the array was stopped.
+    pub(crate) fn stopped(&self, operation: Operation, offset: u64, bytes: u64) -> DriveError {
+        DriveError { kind: ErrorKind::Gone, ..self.lost(operation, offset, bytes) }
     }
 
     /// A read error leaves the member in the array, since its other data is still good; unless it

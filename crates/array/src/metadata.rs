@@ -46,6 +46,10 @@ pub(crate) struct Metadata {
     events_due: Cell<u8>,
     /// The newest superblock as found, while some members have not got its event yet.
     catch_up: RefCell<Option<Superblock>>,
+    /// The last event is not yet on a member that stays: there is no further one before it is.
+    event_incomplete: Cell<bool>,
+    /// A member has left, and not all others' superblocks say so.
+    unrecorded: Cell<bool>,
     /// Seconds since 1970 when the world's clock stood at zero.
     epoch_seconds: u64,
     /// Writes may be under way whose copies and parity don't agree yet.
@@ -86,6 +90,8 @@ impl Metadata {
             events: Cell::new(events),
             events_due: Cell::new(if somebody_left { EVENTS_TO_STALE } else { 0 }),
             catch_up: RefCell::new(catch_up),
+            event_incomplete: Cell::new(false),
+            unrecorded: Cell::new(false),
             epoch_seconds,
             dirty: Cell::new(false),
             dirty_recorded: Cell::new(false),
@@ -99,6 +105,12 @@ impl Metadata {
     pub(crate) fn note_failure(&self, slot: usize, error: DriveError) {
         self.failures.borrow_mut().push(Failure { slot, error });
         self.events_due.set(EVENTS_TO_STALE);
+        self.unrecorded.set(self.writable);
+    }
+
+    /// Whether a member has left without all others' superblocks saying so.
+    pub(crate) fn unrecorded(&self) -> bool {
+        self.unrecorded.get()
     }
 
     pub(crate) fn count_read_error(&self, slot: usize) {
@@ -135,7 +147,7 @@ impl Metadata {
             return Ok(());
         }
         self.dirty.set(true);
-        self.commit(core).await?;
+        core.commit().await?;
         self.dirty_recorded.set(true);
         Ok(())
     }
@@ -147,7 +159,7 @@ impl Metadata {
         }
         self.dirty.set(false);
         self.dirty_recorded.set(false);
-        self.commit(core).await
+        core.commit().await
     }
 
     /// Puts the present state on all members as a new event, or as many as make those that left
@@ -171,6 +183,7 @@ impl Metadata {
                 let mut missing = core.missing();
                 missing[slot] = true;
                 if !core.geometry.survives(&missing) {
+                    self.events_due.set(self.events_due.get().max(due + 1));
                     return Err(error);
                 }
                 core.slots[slot].set_state(SlotState::Faulty);
@@ -179,6 +192,7 @@ impl Metadata {
             self.events_due.set(self.events_due.get().max(due));
             if self.events_due.get() == 0 {
                 self.recorded.set(covers);
+                self.unrecorded.set(false);
             }
         }
         Ok(())
@@ -187,7 +201,7 @@ impl Metadata {
     /// Gives members that missed the last event that event, before there is another: one that is
     /// two behind would count as stale, although it holds everything.
     async fn catch_up(&self, core: &Core) -> Vec<(usize, DriveError)> {
-        let Some(newest) = self.catch_up.take() else { return Vec::new() };
+        let Some(newest) = self.catch_up.borrow().clone() else { return Vec::new() };
         let superblocks = self.superblocks.borrow().clone();
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
             let superblock = superblock.filter(|superblock| superblock.events < newest.events)?;
@@ -201,8 +215,15 @@ impl Metadata {
             let drive = &core.slots[slot].member().filter(|_| core.slots[slot].writable())?.drive;
             Some(async move { (slot, store(core, drive.as_ref(), &caught_up).await) })
         });
-        let results = join_all(writes).await;
-        results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+        let failed: Vec<_> = join_all(writes)
+            .await
+            .into_iter()
+            .filter_map(|(slot, result)| Some((slot, result.err()?)))
+            .collect();
+        if failed.is_empty() {
+            *self.catch_up.borrow_mut() = None;
+        }
+        failed
     }
 
     async fn write_all(&self, core: &Core) -> Vec<(usize, DriveError)> {
@@ -210,7 +231,9 @@ impl Metadata {
         if !behind.is_empty() {
             return behind;
         }
-        self.events.set(self.events.get() + 1);
+        if !self.event_incomplete.replace(true) {
+            self.events.set(self.events.get() + 1);
+        }
         self.refresh(core);
         let superblocks = self.superblocks.borrow().clone();
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
@@ -228,7 +251,15 @@ impl Metadata {
             // A spare holds no data yet: one that can't be written is found out when it is used.
             let _ = store(core, spare.drive.as_ref(), &superblock).await;
         }
-        results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+        let failed: Vec<_> =
+            results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
+        let stays = |&(slot, _): &(usize, DriveError)| {
+            let mut missing = core.missing();
+            missing[slot] = true;
+            !core.geometry.survives(&missing)
+        };
+        self.event_incomplete.set(failed.iter().any(stays));
+        failed
     }
 
     /// Brings every slot's superblock up to the present state.
@@ -252,7 +283,10 @@ impl Metadata {
     fn roles(&self, core: &Core) -> Vec<Role> {
         let superblocks = self.superblocks.borrow();
         let devices = superblocks.iter().flatten().chain(self.spares.iter().map(|s| &s.superblock));
-        let width = devices.map(|superblock| superblock.roles.len()).max().unwrap_or(0);
+        let entries = |superblock: &Superblock| {
+            superblock.roles.len().max(superblock.dev_number as usize + 1)
+        };
+        let width = devices.map(entries).max().unwrap_or(0);
         let mut roles = vec![Role::Faulty; width];
         for (slot, superblock) in superblocks.iter().enumerate() {
             let Some(superblock) = superblock else { continue };

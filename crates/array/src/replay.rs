@@ -110,6 +110,10 @@ async fn replay_ppl(
     // A log that is not valid holds nothing to replay.
     let Ok(log) = PplLog::newest(&area, found.view.set_uuid) else { return Ok(()) };
     for entry in &log.entries {
+        // md logs whole pages; anything else is not its work.
+        if !(entry.partial_parity_bytes as usize).is_multiple_of(BLOCK_BYTES) {
+            continue;
+        }
         let partial = match entry.partial_parity_bytes {
             0 => None,
             _ => match entry.partial_parity(&area) {
@@ -132,10 +136,8 @@ async fn replay_entry(
     partial: Option<&[u8]>,
 ) -> Result<(), AssembleError> {
     let chunk = parity.chunk_bytes();
-    let start = entry.data_sector * SECTOR_BYTES;
-    if start >= parity.array_bytes() {
-        return Ok(());
-    }
+    let start = entry.data_sector.checked_mul(SECTOR_BYTES);
+    let Some(start) = start.filter(|&start| start < parity.array_bytes()) else { return Ok(()) };
     let (stripe, first_column, within) = parity.stripe_of(start);
     let map = parity.stripe(stripe);
     let columns = map.data_members();
@@ -257,7 +259,9 @@ async fn take_rows(
             if !blocks.check(index, &block, set_uuid) {
                 return Ok(false);
             }
-            let location = blocks.location_sector * SECTOR_BYTES;
+            let Some(location) = blocks.location_sector.checked_mul(SECTOR_BYTES) else {
+                return Ok(false);
+            };
             match payload {
                 JournalPayload::Data(_) => {
                     data.push((location + (index * BLOCK_BYTES) as u64, block));
@@ -267,7 +271,7 @@ async fn take_rows(
         }
     }
     for sector in flushed {
-        let offset = sector * SECTOR_BYTES;
+        let Some(offset) = sector.checked_mul(SECTOR_BYTES) else { return Ok(false) };
         rows.remove(&(offset / BLOCK_BYTES as u64 * BLOCK_BYTES as u64));
     }
     for (array_offset, block) in data {

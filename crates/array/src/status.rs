@@ -59,6 +59,9 @@ pub struct Status {
     /// Bytes of each member (raid10: of the array) below which redundancy agrees; `None` where it
     /// does everywhere.
     pub synced_to_bytes: Option<u64>,
+    /// Stripes (or runs of copies) that a resync had to leave as they are, since nothing readable
+    /// was left to compare.
+    pub unsynced_stripes: u64,
     /// Its slots, in order.
     pub slots: Vec<SlotStatus>,
     /// Spares at hand.
@@ -94,6 +97,7 @@ impl Status {
             dirty: core.metadata.dirty(),
             events: core.metadata.events(),
             synced_to_bytes: (synced_to != u64::MAX).then_some(synced_to),
+            unsynced_stripes: core.unsynced_stripes.get(),
             slots: slots.collect(),
             spares: core.metadata.spare_count(),
             failures: core.metadata.failures(),

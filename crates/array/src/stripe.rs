@@ -18,7 +18,7 @@ use std::rc::Rc;
 use drive::{DriveError, Durability, Operation};
 use geometry::{Parity, StripeMap};
 use smallvec::SmallVec;
-use world::{Buf, BufMut, ReadBufs, WriteBufs};
+use world::{Buf, BufMut, Pool, ReadBufs, WriteBufs};
 
 use crate::bands::{Band, Piece, bands};
 use crate::batch::{ReadBatch, WriteBatch};
@@ -159,6 +159,17 @@ impl Work {
         (slot, self.map.member_offset() + self.band.start as u64)
     }
 
+    /// Fills the columns that were not read from the others and the parities that were.
+    fn recover(&mut self, pool: &Pool) {
+        let Work { map, band, columns, p, q, .. } = self;
+        let lost: SmallVec<[usize; 2]> =
+            (0..columns.len()).filter(|&column| columns[column].is_none()).collect();
+        for &column in &lost {
+            columns[column] = Some(pool.take(band.len));
+        }
+        recover_columns(map, columns, p.as_deref_mut(), q.as_deref_mut(), &lost);
+    }
+
     fn put(&mut self, part: Part, buffer: BufMut) {
         match part {
             Part::Column(column) => self.columns[column] = Some(buffer),
@@ -175,34 +186,36 @@ async fn store(
     stripes: &BTreeMap<u64, Vec<Piece>>,
     durability: Durability,
 ) -> Result<(), DriveError> {
-    // Members that failed to read during this write: their content is recovered instead.
-    let mut avoid = vec![false; parity.members()];
+    // Members that failed to read a stripe during this write: their content is recovered there.
+    let mut failed_reads: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
+    let none = vec![false; parity.members()];
     let works = loop {
         let mut works = Vec::new();
         let mut reads = ReadBatch::new();
         for (&stripe, pieces) in stripes {
             let map = parity.stripe(stripe);
+            let avoid = failed_reads.get(&stripe).unwrap_or(&none);
             let in_sync = map.member_offset() + parity.chunk_bytes() <= core.synced_to.get();
             for band in bands(pieces) {
-                let work = plan(core, map, band, in_sync, &avoid)?;
-                for part in wanted(core, &work, &avoid) {
+                let work = plan(core, map, band, in_sync, avoid)?;
+                for part in wanted(core, &work, avoid) {
                     let (slot, offset) = work.place(part);
                     let buffer = core.world.pool().take(work.band.len);
-                    reads.add(slot, offset, buffer, (works.len(), part));
+                    reads.add(slot, offset, buffer, (stripe, works.len(), part));
                 }
                 works.push(work);
             }
         }
         let results = reads.run(&core.slots).await;
         if results.failed.is_empty() {
-            for ((index, part), buffer) in results.read {
+            for ((_, index, part), buffer) in results.read {
                 works[index].put(part, buffer);
             }
             break works;
         }
-        for (slot, error) in results.failed {
+        for ((stripe, ..), slot, error) in results.failed {
             core.note_read_error(slot, &error).await;
-            avoid[slot] = true;
+            failed_reads.entry(stripe).or_insert_with(|| none.clone())[slot] = true;
         }
     };
     let mut writes = WriteBatch::default();
@@ -295,13 +308,7 @@ fn finish(core: &Core, mut work: Work, writes: &mut WriteBatch) {
     let len = work.band.len;
     let pool = core.world.pool();
     if work.way == Way::Recover {
-        let lost: Vec<usize> =
-            (0..work.columns.len()).filter(|&column| work.columns[column].is_none()).collect();
-        for &column in &lost {
-            work.columns[column] = Some(pool.take(len));
-        }
-        let Work { map, columns, p, q, .. } = &mut work;
-        recover_columns(map, columns, p.as_deref_mut(), q.as_deref_mut(), &lost);
+        work.recover(pool);
         (work.p, work.q) = (None, None);
     }
     match work.way {
@@ -455,18 +462,11 @@ async fn recovered(
                 work.put(part, buffer);
             }
             if work.way == Way::Recover {
-                let lost: Vec<usize> = (0..work.columns.len())
-                    .filter(|&column| work.columns[column].is_none())
-                    .collect();
-                for &column in &lost {
-                    work.columns[column] = Some(core.world.pool().take(len));
-                }
-                let Work { map, columns, p, q, .. } = &mut work;
-                recover_columns(map, columns, p.as_deref_mut(), q.as_deref_mut(), &lost);
+                work.recover(core.world.pool());
             }
             return Ok(work.columns[column].take().expect("read or recovered"));
         }
-        for (slot, error) in results.failed {
+        for (_, slot, error) in results.failed {
             core.note_read_error(slot, &error).await;
             avoid[slot] = true;
         }

@@ -203,7 +203,7 @@ impl FileDrive {
         for &mode in modes {
             match self.ring.allocate(&self.file, mode, offset, bytes).await {
                 Err(error) if ErrorKind::of(&error) == ErrorKind::Unsupported => {}
-                Ok(()) if durable => return self.ring.sync(&self.file).await,
+                Ok(()) if durable => return self.sync().await,
                 result => return result,
             }
         }
@@ -216,6 +216,15 @@ impl FileDrive {
             self.write_whole(offset + done, WriteBufs::from_iter([part]), durable).await?;
             done += length;
         }
+        Ok(())
+    }
+
+    /// Syncs the file. The kernel reports a lost write once only, so whoever sees an error (or goes
+    /// away before the answer) makes every later flush fail too.
+    async fn sync(&self) -> io::Result<()> {
+        let unanswered = Unanswered(&self.flush_failed);
+        self.ring.sync(&self.file).await?;
+        std::mem::forget(unanswered);
         Ok(())
     }
 
@@ -244,6 +253,15 @@ impl FileDrive {
             drive: self.facts.name.clone(),
             source,
         }
+    }
+}
+
+/// A sync under way: unless it is seen to succeed, everything since the last one may be lost.
+struct Unanswered<'a>(&'a Cell<bool>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
     }
 }
 
@@ -320,10 +338,7 @@ impl Drive for FileDrive {
             return Io::ready(Err(self.flush_lost(None)));
         }
         Io::later(async move {
-            self.ring.sync(&self.file).await.map_err(|error| {
-                self.flush_failed.set(true);
-                self.flush_lost(Some(Rc::new(error)))
-            })
+            self.sync().await.map_err(|error| self.flush_lost(Some(Rc::new(error))))
         })
     }
 

@@ -201,7 +201,7 @@ impl Window {
     }
 
     fn part(&self, start: usize, len: usize) -> Window {
-        assert!(start + len <= self.len, "a part lies within its buffer");
+        assert!(start <= self.len && len <= self.len - start, "a part lies within its buffer");
         Window { slot: self.slot.clone(), start: self.start + start, len }
     }
 }
@@ -227,6 +227,7 @@ impl BufMut {
     /// Keeps the first `at` bytes here and returns the rest.
     #[must_use]
     pub fn split_off(&mut self, at: usize) -> BufMut {
+        assert!(at <= self.0.len, "a buffer is split within itself");
         let rest = self.0.part(at, self.0.len - at);
         self.0.len = at;
         BufMut(rest)
