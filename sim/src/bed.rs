@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, NewArray, OpenMode, Scan};
-use drive::{Drive, Durability, Effect, Fault, FaultControl, Faulty, MemoryDrive, Zeroing};
+use drive::{
+    Drive, Durability, Effect, Fault, FaultControl, FaultId, Faulty, MemoryDrive, Zeroing,
+};
 use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
@@ -200,11 +202,18 @@ impl Bed {
     }
 
     /// A member errs on writes from now on.
-    pub fn spoil_writes(&self, slot: usize) {
+    pub fn spoil_writes(&self, slot: usize) -> FaultId {
         self.gone.borrow_mut().push(slot);
         let fault = Fault::new(Effect::Fail(drive::ErrorKind::Media));
-        self.controls[slot].add(fault.on(drive::Operation::Write));
         self.note(format!("writes fail on {slot}"));
+        self.controls[slot].add(fault.on(drive::Operation::Write))
+    }
+
+    /// A member is well again, and present at the next start.
+    pub fn mend(&self, slot: usize, fault: FaultId) {
+        self.controls[slot].remove(fault);
+        self.gone.borrow_mut().retain(|gone| *gone != slot);
+        self.note(format!("{slot} is well again"));
     }
 
     /// The power goes: for all drives at once.
@@ -260,7 +269,16 @@ impl Bed {
                 status.synced_to_bytes, status.events
             ));
         }
-        *self.array.borrow_mut() = Some(array.map_err(|error| failed("assembling", error))?);
+        let array = array.map_err(|error| failed("assembling", error))?;
+        // A drive that is present and was not taken is out for good.
+        let mut gone = self.gone.borrow_mut();
+        for (slot, status) in array.status().slots.iter().enumerate() {
+            if status.state != array::SlotState::InSync && !gone.contains(&slot) {
+                gone.push(slot);
+            }
+        }
+        drop(gone);
+        *self.array.borrow_mut() = Some(array);
         Ok(())
     }
 

@@ -46,6 +46,8 @@ enum Event {
     Fail,
     Vanish,
     SpoilWrites,
+    /// A member errs on writes, soon after that the power goes, and the member is back with it.
+    SpoilAndCut,
 }
 
 /// Runs the history of `seed`.
@@ -96,6 +98,7 @@ fn pick(bed: &Bed, random: &mut SplitMix64) -> Event {
         4 if may_lose => Event::Fail,
         5 if may_lose => Event::Vanish,
         6 if may_lose => Event::SpoilWrites,
+        7 | 8 if may_lose && !bed.kind.has_parity() => Event::SpoilAndCut,
         _ => Event::Nothing,
     }
 }
@@ -117,7 +120,7 @@ async fn round(bed: &Rc<Bed>, random: &mut SplitMix64) -> Result<(), Trouble> {
         happen(&event_bed, event, &mut fate).await
     };
     let (work, happening) = join_both(join_all(work), happening).await;
-    let cut = matches!(event, Event::PowerCut | Event::PowerCuts);
+    let cut = matches!(event, Event::PowerCut | Event::PowerCuts | Event::SpoilAndCut);
     happening?;
     for result in work {
         let all_well = result?;
@@ -126,7 +129,7 @@ async fn round(bed: &Rc<Bed>, random: &mut SplitMix64) -> Result<(), Trouble> {
         }
     }
     match event {
-        Event::PowerCut => bed.start().await?,
+        Event::PowerCut | Event::SpoilAndCut => bed.start().await?,
         Event::PowerCuts => {
             bed.start().await?;
             let wait = random.below(2_000_000);
@@ -175,6 +178,13 @@ async fn happen(bed: &Bed, event: Event, fate: &mut SplitMix64) -> Result<(), Tr
         }
         Event::SpoilWrites => {
             bed.spoil_writes(slot);
+            Ok(())
+        }
+        Event::SpoilAndCut => {
+            let fault = bed.spoil_writes(slot);
+            bed.world.sleep(Duration::from_nanos(fate.below(800_000))).await;
+            bed.power_cut(fate).await?;
+            bed.mend(slot, fault);
             Ok(())
         }
     }
