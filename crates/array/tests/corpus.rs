@@ -1,8 +1,8 @@
 //! Arrays that a real kernel's md made read as their index says: every set, with every loss it
 //! survives, and the stale and split ones with the reason per member.
 //!
-//! The corpus is read from `../shared/corpus/md` beside the checkout, or from the folder that
-//! `BACKPLANE_CORPUS` names; without it, only the part in the repository is tested.
+//! Nine sets are in `tests/corpus`. All there are, from `../shared/corpus/md` beside the checkout or
+//! from the folder that `BACKPLANE_CORPUS` names, are tested instead where they can be found.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
@@ -38,11 +38,11 @@ struct Content {
 
 const MODE: OpenMode = OpenMode { read_only: true, force_dirty: false, now_seconds: 0 };
 
-fn folder() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/md");
+fn folder() -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let named = std::env::var_os("BACKPLANE_CORPUS").map(PathBuf::from);
-    let folder = named.unwrap_or(beside);
-    folder.join("index.toml").exists().then_some(folder)
+    let all = named.unwrap_or_else(|| crate_folder.join("../../../shared/corpus/md"));
+    if all.join("index.toml").exists() { all } else { crate_folder.join("tests/corpus") }
 }
 
 /// The sets this engine reads: no containers of other formats, none in two shapes at once.
@@ -122,10 +122,7 @@ fn sha_of(entry: &Entry, index: usize) -> &str {
 /// Two sides that went on apart are never merged; each alone reads as it went on.
 #[test]
 fn split_brains_are_refused_and_each_side_reads_alone() {
-    let Some(folder) = folder() else {
-        println!("skipped: split_brains_are_refused: needs the corpus (BACKPLANE_CORPUS)");
-        return;
-    };
+    let folder = folder();
     for entry in entries(&folder).iter().filter(|entry| entry.state == "split-brain") {
         let world = World::virtual_time(0);
         let drives = unpack(&world, &folder, entry);
@@ -142,10 +139,7 @@ fn split_brains_are_refused_and_each_side_reads_alone() {
 /// A member that missed writes is named as stale, and its content is never used.
 #[test]
 fn stale_members_are_named_and_left_out() {
-    let Some(folder) = folder() else {
-        println!("skipped: stale_members_are_named: needs the corpus (BACKPLANE_CORPUS)");
-        return;
-    };
+    let folder = folder();
     for entry in entries(&folder).iter().filter(|entry| entry.state == "stale") {
         let world = World::virtual_time(0);
         let drives = unpack(&world, &folder, entry);
@@ -158,10 +152,7 @@ fn stale_members_are_named_and_left_out() {
 
 #[test]
 fn every_set_reads_as_recorded_with_every_loss_it_survives() {
-    let Some(folder) = folder() else {
-        println!("skipped: every_set_reads_as_recorded: needs the corpus (BACKPLANE_CORPUS)");
-        return;
-    };
+    let folder = folder();
     let mut wrong = Vec::new();
     let mut read_sets = 0;
     for entry in entries(&folder) {
@@ -207,5 +198,5 @@ fn every_set_reads_as_recorded_with_every_loss_it_survives() {
     }
     println!("{read_sets} readings");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(read_sets > 100);
+    assert!(read_sets > 10);
 }
