@@ -14,6 +14,7 @@
 //! | `ring` | the io_uring reactor: operations that own their buffers |
 //! | `buffer` | aligned, pooled buffers with one owner |
 //! | `sync`, `join` | waiting for each other within one thread |
+//! | `random` | a seeded generator for orderings |
 //!
 //! Left out on purpose: threads (one world, one thread; more cores are more worlds), and I/O in
 //! virtual time (a modelled drive is a drive that sleeps).
