@@ -4,8 +4,9 @@
 //! begins with `hint: `. Sources are the details. This is the one place that puts them together.
 
 use std::error::Error;
+use std::fmt::Display;
+use std::io::Write;
 
-use anstream::eprintln;
 use clap::builder::styling::{AnsiColor, Style};
 
 /// Any room's error on its way to standard error.
@@ -51,12 +52,17 @@ impl Parts {
     }
 }
 
+/// Writes a line to standard error. Where nobody can read it, the work goes on all the same.
+pub fn tell(line: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{line}");
+}
+
 /// Writes an error to standard error.
 pub fn show(error: &dyn Error) {
     let parts = Parts::of(error);
-    eprintln!("{RED}error:{RED:#} {}", parts.fact);
+    tell(format_args!("{RED}error:{RED:#} {}", parts.fact));
     for detail in parts.details {
-        eprintln!("  {detail}");
+        tell(format_args!("  {detail}"));
     }
     for text in parts.hints {
         hint(&text);
@@ -65,12 +71,12 @@ pub fn show(error: &dyn Error) {
 
 /// Writes what to do next to standard error.
 pub fn hint(text: &str) {
-    eprintln!("{CYAN}hint:{CYAN:#} {text}");
+    tell(format_args!("{CYAN}hint:{CYAN:#} {text}"));
 }
 
 /// Writes something that does not stop the command, but that somebody has to know.
 pub fn warn(text: &str) {
-    eprintln!("{YELLOW}warning:{YELLOW:#} {text}");
+    tell(format_args!("{YELLOW}warning:{YELLOW:#} {text}"));
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use drive::{in_use, list_devices};
 use format::probe::{Finding, HEAD_BYTES, Kind, TAIL_BYTES, probe};
 use world::World;
 
-use crate::error::Failure;
+use crate::error::{self, Failure};
 use crate::values;
 
 /// What lies on a drive.
@@ -28,6 +28,14 @@ pub struct Contents {
     pub findings: Vec<Finding>,
     /// The md superblocks among it.
     pub examined: Examined,
+}
+
+/// One thing on a drive that somebody might miss.
+struct Thing {
+    /// What it is called, if anything.
+    names: Vec<String>,
+    /// What is lost with it, in words.
+    loss: String,
 }
 
 /// Why a drive is not written to.
@@ -141,55 +149,76 @@ pub fn open_alone(world: &World, path: &Path) -> Result<Rc<FileDrive>, Failure> 
 }
 
 impl Contents {
-    /// Everything that names what lies here.
-    fn names(&self) -> Vec<String> {
-        let mut names = vec![self.path.display().to_string()];
-        names.extend(self.serial.clone());
-        for found in &self.examined.found {
-            names.extend(array_names(&found.view.name, &found.view.set_uuid.to_string()));
-        }
-        for finding in &self.findings {
-            names.extend(finding.label.iter().chain(&finding.id).cloned());
-        }
-        names
+    /// What names the whole drive.
+    fn own_names(&self) -> Vec<String> {
+        self.serial.iter().cloned().chain([self.path.display().to_string()]).collect()
     }
 
-    /// The name to ask for: of the array if it is one, else of the drive.
-    fn name_to_type(&self) -> String {
-        let found = self.examined.found.first();
-        let named =
-            found.map(|found| array_names(&found.view.name, &found.view.set_uuid.to_string()));
-        named
-            .and_then(|names| names.into_iter().next())
-            .or_else(|| self.serial.clone())
-            .unwrap_or_else(|| self.path.display().to_string())
+    /// Everything that is lost with the drive, each with its own names.
+    fn things(&self) -> Vec<Thing> {
+        let serial =
+            self.serial.as_ref().map_or(String::new(), |serial| format!(" (serial {serial})"));
+        let at = format!("{}{serial}", self.path.display());
+        let mut things = Vec::new();
+        for found in &self.examined.found {
+            let view = &found.view;
+            let (level, disks) = (view.layout.level, view.layout.raid_disks);
+            let names = array_names(&view.name, &view.set_uuid.to_string());
+            let called = names.join(", ");
+            let used = values::date(view.updated.seconds());
+            let loss = format!(
+                "{at}: member of the {level} array {called} of {disks} members, last used {used}"
+            );
+            things.push(Thing { names, loss });
+        }
+        for finding in &self.findings {
+            if finding.kind != Kind::Md || self.examined.found.is_empty() {
+                let names = finding.label.iter().chain(&finding.id).cloned();
+                let names = names.filter(|name| !name.is_empty()).collect();
+                things.push(Thing { names, loss: format!("{at}: {finding}") });
+            }
+        }
+        things
+    }
+
+    /// What is lost and was not named: by a name of its own, or with the whole drive.
+    fn unnamed(&self, named: &[String]) -> Vec<Thing> {
+        let is_named = |names: &[String]| names.iter().any(|name| named.contains(name));
+        if is_named(&self.own_names()) {
+            return Vec::new();
+        }
+        self.things().into_iter().filter(|thing| !is_named(&thing.names)).collect()
+    }
+
+    /// The names to ask for: of each thing, or of the drive where a thing has no name.
+    fn names_to_type(&self, things: &[Thing]) -> Vec<String> {
+        let names: Option<Vec<_>> =
+            things.iter().map(|thing| thing.names.first().cloned()).collect();
+        names.unwrap_or_else(|| self.own_names().into_iter().take(1).collect())
     }
 
     /// What is lost, in words.
     pub fn losses(&self) -> Vec<String> {
-        let serial =
-            self.serial.as_ref().map_or(String::new(), |serial| format!(" (serial {serial})"));
-        let at = format!("{}{serial}", self.path.display());
-        let mut losses = Vec::new();
-        for found in &self.examined.found {
-            let view = &found.view;
-            let (level, disks) = (view.layout.level, view.layout.raid_disks);
-            let names = array_names(&view.name, &view.set_uuid.to_string()).join(", ");
-            let seconds = view.updated.seconds();
-            losses.push(format!(
-                "{at}: member of the {level} array {names} of {disks} members, last used {}",
-                values::date(seconds)
-            ));
-        }
-        for finding in &self.findings {
-            if finding.kind != Kind::Md || self.examined.found.is_empty() {
-                losses.push(format!("{at}: {finding}"));
-            }
-        }
-        losses
+        self.things().into_iter().map(|thing| thing.loss).collect()
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether the same lies on the drive as when it was looked at before.
+    pub fn is_as(&self, before: &Contents) -> bool {
+        let places = |contents: &Contents| {
+            let damaged = contents.examined.damaged.iter();
+            damaged.map(|damaged| (damaged.offset, damaged.version)).collect::<Vec<_>>()
+        };
+        let views = |contents: &Contents| {
+            let found = contents.examined.found.iter();
+            found.map(|found| found.view.clone()).collect::<Vec<_>>()
+        };
+        self.findings == before.findings
+            && views(self) == views(before)
+            && places(self) == places(before)
+    }
+
+    /// Nothing is known to lie here.
+    pub fn is_empty(&self) -> bool {
         self.findings.is_empty() && self.examined.found.is_empty()
     }
 }
@@ -209,27 +238,31 @@ fn array_names(name: &str, uuid: &str) -> Vec<String> {
 /// Whether everything that `what` destroys was named. At a terminal, asks for the names that are
 /// missing.
 pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<(), Failure> {
-    let lost: Vec<&Contents> = contents.iter().filter(|contents| !contents.is_empty()).collect();
-    for name in named {
-        if !lost.iter().any(|contents| contents.names().contains(name)) {
-            return Err(GuardError::NothingLost { name: name.clone() }.into());
-        }
+    let names_something = |name: &String| {
+        contents.iter().filter(|contents| !contents.is_empty()).any(|contents| {
+            contents.own_names().contains(name)
+                || contents.things().iter().any(|thing| thing.names.contains(name))
+        })
+    };
+    if let Some(name) = named.iter().find(|name| !names_something(name)) {
+        return Err(GuardError::NothingLost { name: name.clone() }.into());
     }
-    let unnamed = lost
-        .iter()
-        .filter(|contents| !contents.names().iter().any(|name| named.contains(name)))
-        .collect::<Vec<_>>();
-    if unnamed.is_empty() {
+    let mut names = BTreeSet::new();
+    let mut losses = Vec::new();
+    for contents in contents {
+        let things = contents.unnamed(named);
+        names.extend(contents.names_to_type(&things));
+        losses.extend(things.into_iter().map(|thing| thing.loss));
+    }
+    if losses.is_empty() {
         return Ok(());
     }
-    let names: BTreeSet<String> = unnamed.iter().map(|contents| contents.name_to_type()).collect();
-    let losses: Vec<String> = unnamed.iter().flat_map(|contents| contents.losses()).collect();
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let flags = names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect();
         return Err(GuardError::NotNamed { what: what.to_owned(), losses, flags }.into());
     }
     for loss in losses {
-        anstream::eprintln!("will be lost: {loss}");
+        error::tell(format_args!("will be lost: {loss}"));
     }
     for expected in names {
         anstream::eprint!("type {expected} to destroy it: ");

@@ -12,6 +12,9 @@ pub enum ValueError {
     /// No size.
     #[error("expected bytes or a size such as 64K, 1M, 10G or 2T (powers of 1024)")]
     Size,
+    /// Beyond what the kernel can address.
+    #[error("no file or drive is that large: less than 8388608T is possible")]
+    TooLarge,
     /// No duration.
     #[error("expected a duration such as 500ms, 10s or 2m")]
     Duration,
@@ -28,7 +31,8 @@ pub enum ValueError {
 
 /// Reads a size in bytes.
 pub fn size(text: &str) -> Result<u64, ValueError> {
-    units::parse_size(text).ok_or(ValueError::Size)
+    let bytes = units::parse_size(text).ok_or(ValueError::Size)?;
+    if i64::try_from(bytes).is_ok() { Ok(bytes) } else { Err(ValueError::TooLarge) }
 }
 
 /// Reads a duration.
@@ -121,6 +125,7 @@ mod tests {
         for (text, bytes) in sizes.into_iter().chain(bad.map(|text| (text, None))) {
             assert_eq!(size(text).ok(), bytes, "{text:?}");
         }
+        assert_eq!(size("8388608T"), Err(ValueError::TooLarge));
         let durations = [("500ms", Some(500)), ("10s", Some(10_000)), ("2m", Some(120_000))];
         for (text, ms) in durations.into_iter().chain(["", "10", "s", "1d"].map(|t| (t, None))) {
             assert_eq!(duration(text).ok(), ms.map(Duration::from_millis), "{text:?}");

@@ -148,9 +148,11 @@ impl Arguments {
         let alone = self.members(|path| guard::open_alone(world, path))?;
         for (drive, before) in alone.all().zip(&contents) {
             let now = guard::contents(world, &before.path, drive.1.as_ref()).await?;
-            if now.findings != before.findings {
+            if !now.is_as(before) {
                 return Err(CreateRefused::Changed { path: before.path.clone() }.into());
             }
+        }
+        for (drive, before) in alone.all().zip(&contents) {
             wipe(drive.1.as_ref(), before).await?;
         }
         let plan = self.request().plan(&alone.bare())?;
