@@ -14,11 +14,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use array::{Examined, examine};
-use drive::{FileDrive, Identity, OpenError, OpenOptions, Roots, list_devices};
+use array::{Examined, examine, read_bytes};
+use drive::{Drive, FileDrive, Identity, OpenError, OpenOptions, Roots, list_devices};
+use format::probe::{Kind, probe};
 use world::{World, join_all};
 
 use crate::error::Failure;
+use crate::scene::Scene;
 
 /// How long a path may take to open. With [`READ_LIMIT`] a scan ends within five seconds,
 /// whatever hangs.
@@ -26,6 +28,10 @@ const OPEN_LIMIT: Duration = Duration::from_millis(1500);
 
 /// How long the metadata of a drive may take to read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
+
+/// Containers have their anchor in the last sectors; some controllers keep that of DDF anywhere in
+/// the last MiB.
+const ANCHOR_BYTES: u64 = 1 << 20;
 
 /// How many paths are looked at together. It bounds threads and descriptors, not what is found:
 /// a file without metadata is closed again.
@@ -59,6 +65,18 @@ pub enum LookError {
     },
 }
 
+/// Drives that form arrays of a kind that is not read yet.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "these drives hold {}: not supported yet\n{}\n\
+     hint: what is on them is left alone; the controller or firmware that made it can start it",
+    .kinds.join(" and "), .drives.join(" ")
+)]
+pub struct ContainerError {
+    kinds: Vec<&'static str>,
+    drives: Vec<String>,
+}
+
 /// A drive that was looked at.
 pub struct Looked {
     /// The name it was given or found by.
@@ -83,6 +101,8 @@ pub struct Look {
     pub drives: Vec<Looked>,
     /// Those that could not be looked at, and why.
     pub problems: Vec<LookError>,
+    /// Drives without md metadata that belong to a container of another kind, and which kind.
+    pub containers: Vec<(PathBuf, &'static str)>,
     /// Paths that are there, and are neither named nor carry metadata.
     pub others: usize,
 }
@@ -125,7 +145,12 @@ impl Look {
             }
         }
         let looks = opened.into_iter().map(|(wanted, drive)| async move {
-            let look = examine(world.pool(), drive.as_ref());
+            let look = async {
+                let examined = examine(world.pool(), drive.as_ref()).await;
+                let bare = examined.found.is_empty();
+                let kind = if bare { container(world, drive.as_ref()).await } else { None };
+                (examined, kind)
+            };
             let result = world.within(READ_LIMIT, "metadata", look).await;
             (wanted, Rc::clone(&drive), result)
         });
@@ -133,7 +158,10 @@ impl Look {
             let path = wanted.path.clone();
             match result {
                 Err(_) => self.problems.push(LookError::NoAnswer { path, limit: READ_LIMIT }),
-                Ok(examined) if wanted.named || has_metadata(&examined) => {
+                Ok((examined, kind))
+                    if wanted.named || kind.is_some() || has_metadata(&examined) =>
+                {
+                    self.containers.extend(kind.map(|kind| (path.clone(), kind)));
                     self.drives.push(Looked { path, drive, examined });
                 }
                 Ok(_) => self.others += 1,
@@ -142,11 +170,34 @@ impl Look {
         Ok(())
     }
 
+    /// Says what lies there instead, where no array was found and other containers were.
+    pub fn refuse_containers(&self, scene: &Scene) -> Result<(), ContainerError> {
+        if self.containers.is_empty() || !scene.found().is_empty() {
+            return Ok(());
+        }
+        let kinds: BTreeSet<_> = self.containers.iter().map(|(_, kind)| *kind).collect();
+        let drives = self.containers.iter().map(|(path, _)| path.display().to_string());
+        Err(ContainerError { kinds: kinds.into_iter().collect(), drives: drives.collect() })
+    }
+
     /// Whether a drive hangs: then the kernel may hold on to what was asked of it, and this
     /// process had better not wait for that.
     pub fn hangs(&self) -> bool {
         self.problems.iter().any(|problem| matches!(problem, LookError::NoAnswer { .. }))
     }
+}
+
+/// The container that a drive belongs to, if it is one of those that are known and not read yet.
+async fn container(world: &World, drive: &FileDrive) -> Option<&'static str> {
+    let size = drive.facts().size_bytes;
+    let bytes = size.min(ANCHOR_BYTES);
+    // A drive that can't be read there has said so when it was examined.
+    let tail = read_bytes(world.pool(), drive, size - bytes, bytes as usize).await.ok()?;
+    probe(&[], &tail, size).iter().find_map(|finding| match finding.kind {
+        Kind::Imsm => Some("an Intel IMSM container"),
+        Kind::Ddf => Some("a SNIA DDF container"),
+        _ => None,
+    })
 }
 
 fn has_metadata(examined: &Examined) -> bool {

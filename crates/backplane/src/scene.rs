@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use array::{Array, AssembleError, OpenMode, Scan};
+use array::{Array, AssembleError, Health, OpenMode, Scan};
 use drive::Drive;
 use format::md::{ArrayState, Assembly, MemberView, Refusal, Resync, Uuid, Verdict};
 use world::World;
@@ -275,6 +275,7 @@ impl<'a> Found<'a> {
             assembly.verdicts.iter().all(|(_, given)| verdict(given))
         };
         match &assembly.state {
+            ArrayState::Startable if self.array().is_err() => "refused",
             ArrayState::Startable if !assembly.is_whole() => "degraded",
             ArrayState::Startable if self.is_unsynced() => "resyncing",
             ArrayState::Startable => "healthy",
@@ -300,6 +301,12 @@ impl<'a> Found<'a> {
     /// to agree as soon as it is served. Remains of former arrays don't count as ill.
     pub fn is_well(&self) -> bool {
         is_fine(self.state()) || self.state() == "ghost"
+    }
+
+    /// Whether it, or an array below it, has lost a member since it was opened.
+    pub fn is_degraded_now(&self) -> bool {
+        self.array().is_ok_and(|array| array.status().health == Health::Degraded)
+            || self.inner().iter().any(Found::is_degraded_now)
     }
 
     fn is_unsynced(&self) -> bool {

@@ -4,18 +4,21 @@
 //! their results are taken in order. Pieces that are zero stay holes in a file.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fmt;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use array::{Array, AssembleError, Health};
+use array::{Array, AssembleError};
 use clap::Args;
-use drive::{Drive, DriveError};
+use drive::{Drive, DriveError, FileDrive, Identity, OpenError, OpenOptions};
 use format::md::ArrayState;
 use format::md::Refusal;
 use world::{BufMut, ReadBufs, Task, World};
 
 use crate::error::{self, Failure};
+use crate::guard;
 use crate::look::Look;
 use crate::output::Outcome;
 use crate::scene::Found;
@@ -65,9 +68,50 @@ pub enum ExtractError {
         /// As given.
         path: PathBuf,
     },
+    /// A link may lead anywhere, also to a drive.
+    #[error("{} is a symbolic link, and nothing is written through one\n\
+         hint: name the file itself", .path.display())]
+    Link {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It would overwrite what it reads.
+    #[error("{} is one of the drives that are read ({})\n\
+         hint: choose another name", .path.display(), .drive.display())]
+    IsADrive {
+        /// The file.
+        path: PathBuf,
+        /// The drive's name.
+        drive: PathBuf,
+    },
+    /// Somebody else has it locked.
+    #[error("{} is in use by another program\n\
+         hint: end that first, or choose another name", .path.display())]
+    Held {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It looks like a drive, or an image of one.
+    #[error("{} holds what somebody may need, and --force does not overwrite that\n{}\n\
+         hint: choose another name, or remove it first", .path.display(), .losses.join("\n"))]
+    Holds {
+        /// The file.
+        path: PathBuf,
+        /// What lies on it.
+        losses: Vec<String>,
+    },
+    /// The output can't be made.
+    #[error("{} can't be opened for writing: {source}\n\
+         hint: its folder has to exist and to be writable", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The output fails, most likely for want of space.
     #[error("writing {} failed at byte {at}: {source}\n\
-         hint: {bytes} bytes are needed where the array has data; the partial file was removed",
+         hint: {bytes} bytes are needed where the array has data; {partial}",
         .path.display()
     )]
     Output {
@@ -77,6 +121,8 @@ pub enum ExtractError {
         at: u64,
         /// Bytes of the array.
         bytes: u64,
+        /// What became of the copy.
+        partial: Partial,
         /// The operating system's error.
         source: io::Error,
     },
@@ -101,7 +147,7 @@ pub enum ExtractError {
     /// Data that no member has any more.
     #[error(
         "{array} can't be read at byte {at}\n\
-         hint: the partial file was removed; `backplane array scan` says which members \
+         hint: {partial}; `backplane array scan` says which members \
              would help"
     )]
     Read {
@@ -109,9 +155,32 @@ pub enum ExtractError {
         array: String,
         /// How far it came.
         at: u64,
+        /// What became of the copy.
+        partial: Partial,
         /// What failed.
         source: DriveError,
     },
+}
+
+/// What becomes of a copy that did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partial {
+    /// The file was made for it: half a copy would look like a whole one.
+    Removed,
+    /// The file was there before.
+    Left,
+    /// It went down a pipe.
+    Sent,
+}
+
+impl fmt::Display for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Partial::Removed => "the partial file was removed",
+            Partial::Left => "the file existed before, so it was left and is incomplete",
+            Partial::Sent => "what was written is incomplete",
+        })
+    }
 }
 
 /// The engine's reason in words of its own.
@@ -144,9 +213,10 @@ impl Arguments {
             error::warn(problem.to_string().lines().next().unwrap_or_default());
         }
         let scene = look.scene(world).await;
+        look.refuse_containers(&scene)?;
         let found = scene.choose(self.array.as_deref())?;
         let array = readable(&found)?;
-        let mut output = Output::open(&self.to, self.force)?;
+        let mut output = Output::open(world, &self.to, self.force, &look).await?;
         let bytes = array.facts().size_bytes;
         let title = found.title();
         if let Err(failure) = copy(world, &title, array, &mut output).await {
@@ -154,11 +224,11 @@ impl Arguments {
             return Err(failure.into());
         }
         let state = found.state();
-        let well = array.status().health != Health::Degraded && found.is_well();
+        let well = !found.is_degraded_now() && found.is_well();
         if !well {
             error::warn(&format!("{title} is {state}: {}", found.reasons().join("; ")));
         }
-        anstream::eprintln!("{title}: {} copied", exact_size(bytes));
+        error::tell(format_args!("{title}: {} copied", exact_size(bytes)));
         Ok(Ended { outcome: Outcome::of(well), hangs: look.hangs() })
     }
 }
@@ -200,6 +270,7 @@ async fn copy(
         let piece = next.await.map_err(|source| ExtractError::Read {
             array: title.to_owned(),
             at,
+            partial: output.partial,
             source,
         })?;
         output.write(&piece).map_err(|source| output.failed(at, bytes, source))?;
@@ -220,28 +291,33 @@ struct Output {
     path: PathBuf,
     /// `None`: standard output.
     file: Option<File>,
+    /// What becomes of it on a failure.
+    partial: Partial,
 }
 
 impl Output {
-    fn open(path: &Path, force: bool) -> Result<Output, Failure> {
+    /// Opens the output. What exists is opened as it is and emptied only when it is known to be
+    /// nothing that somebody needs.
+    async fn open(world: &World, path: &Path, force: bool, look: &Look) -> Result<Output, Failure> {
         if path.as_os_str() == "-" {
-            return Ok(Output { path: "standard output".into(), file: None });
+            let path = "standard output".into();
+            return Ok(Output { path, file: None, partial: Partial::Sent });
         }
-        if let Ok(status) = fs::metadata(path) {
+        let failed = |source| ExtractError::Open { path: path.to_owned(), source };
+        if let Ok(status) = fs::symlink_metadata(&path) {
+            if status.is_symlink() {
+                return Err(ExtractError::Link { path: path.to_owned() }.into());
+            }
             if !status.is_file() {
                 return Err(ExtractError::NotAFile { path: path.to_owned() }.into());
             }
-            if status.len() > 0 && !force {
-                return Err(ExtractError::Exists { path: path.to_owned() }.into());
-            }
+            let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+            refuse_needed(world, path, &file, force, look).await?;
+            file.set_len(0).map_err(failed)?;
+            return Ok(Output { path: path.to_owned(), file: Some(file), partial: Partial::Left });
         }
-        let file = File::create(path).map_err(|source| ExtractError::Output {
-            path: path.to_owned(),
-            at: 0,
-            bytes: 0,
-            source,
-        })?;
-        Ok(Output { path: path.to_owned(), file: Some(file) })
+        let file = File::create_new(path).map_err(failed)?;
+        Ok(Output { path: path.to_owned(), file: Some(file), partial: Partial::Removed })
     }
 
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
@@ -267,14 +343,56 @@ impl Output {
         if self.file.is_none() {
             return ExtractError::Pipe { at, source };
         }
-        ExtractError::Output { path: self.path.clone(), at, bytes, source }
+        ExtractError::Output { path: self.path.clone(), at, bytes, partial: self.partial, source }
     }
 
-    /// Half a copy would look like a whole one.
+    /// Removes half a copy, if its file was made for it.
     fn remove(&self) {
-        if self.file.is_some() {
+        if self.partial == Partial::Removed {
             // The reason of the failure is worth more than a second one.
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Refuses to overwrite a drive that is read, and what is held, used, or holds something that is
+/// known. The file stays locked after that.
+async fn refuse_needed(
+    world: &World,
+    path: &Path,
+    file: &File,
+    force: bool,
+    look: &Look,
+) -> Result<(), Failure> {
+    let path = path.to_owned();
+    let status = file.metadata()?;
+    let named = fs::symlink_metadata(&path)?;
+    let identity = Identity::File { device: status.dev(), inode: status.ino() };
+    if (named.dev(), named.ino()) != (status.dev(), status.ino()) {
+        // It was replaced, perhaps by a link, while it was opened.
+        return Err(ExtractError::Link { path }.into());
+    }
+    if let Some(looked) = look.drives.iter().find(|looked| looked.drive.identity() == identity) {
+        return Err(ExtractError::IsADrive { path, drive: looked.path.clone() }.into());
+    }
+    if status.len() > 0 && !force {
+        return Err(ExtractError::Exists { path }.into());
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(ExtractError::Held { path }.into()),
+        Err(TryLockError::Error(source)) => return Err(ExtractError::Open { path, source }.into()),
+    }
+    guard::refuse_used(&path)?;
+    let drive = match FileDrive::open(world, &path, OpenOptions::LOOK) {
+        Ok(drive) => drive,
+        // Less than a block holds nothing that is known.
+        Err(OpenError::Empty { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let contents = guard::contents(world, &path, &drive).await?;
+    if !contents.is_empty() {
+        return Err(ExtractError::Holds { path, losses: contents.losses() }.into());
+    }
+    Ok(())
 }

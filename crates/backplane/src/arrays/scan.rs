@@ -38,11 +38,12 @@ impl Arguments {
         let found = scene.found();
         let well = found.iter().all(Found::is_well)
             && look.problems.is_empty()
+            && look.containers.is_empty()
             && look.drives.iter().all(|looked| troubles(looked).is_empty());
         if self.json {
             output::write_json(document(&look, &found))?;
         } else {
-            output::write(&words(&look, &found))?;
+            output::write(&words(&look, &scene, &found))?;
         }
         Ok(Ended { outcome: Outcome::of(well), hangs: look.hangs() })
     }
@@ -70,7 +71,7 @@ fn is_bare(looked: &Looked) -> bool {
     looked.examined.found.is_empty() && troubles(looked).is_empty()
 }
 
-fn words(look: &Look, found: &[Found<'_>]) -> String {
+fn words(look: &Look, scene: &Scene, found: &[Found<'_>]) -> String {
     let mut text = String::new();
     for array in found {
         text.push_str(&headline(array));
@@ -83,7 +84,10 @@ fn words(look: &Look, found: &[Found<'_>]) -> String {
         for trouble in troubles(looked) {
             text.push_str(&format!("{}: {trouble}\n", looked.path.display()));
         }
-        if is_bare(looked) {
+        let contained = look.containers.iter().find(|(path, _)| *path == looked.path);
+        if let Some((path, kind)) = contained {
+            text.push_str(&format!("{}: {kind}, not supported yet\n", path.display()));
+        } else if is_bare(looked) {
             text.push_str(&format!("{}: no md metadata\n", looked.path.display()));
         }
     }
@@ -91,7 +95,10 @@ fn words(look: &Look, found: &[Found<'_>]) -> String {
         let fact = problem.to_string();
         text.push_str(&format!("{}\n", fact.lines().next().unwrap_or_default()));
     }
-    if found.is_empty() {
+    if let Err(error) = look.refuse_containers(scene) {
+        let fact = error.to_string();
+        text.push_str(&format!("{}\n", fact.lines().next().unwrap_or_default()));
+    } else if found.is_empty() {
         text.push_str("no arrays\n");
     }
     text
@@ -116,7 +123,10 @@ fn document(look: &Look, found: &[Found<'_>]) -> Value {
             "problems": troubles(looked),
         })
     });
+    let containers =
+        look.containers.iter().map(|(path, kind)| json!({ "path": path, "kind": kind }));
     json!({
+        "containers": containers.collect::<Vec<_>>(),
         "arrays": found.iter().map(array_json).collect::<Vec<_>>(),
         "drives": drives.collect::<Vec<_>>(),
         "problems": look.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -96,7 +96,7 @@ impl Arguments {
         let stopper = server.clone();
         world.spawn(async move {
             interrupted.await;
-            anstream::eprintln!("stopping: waiting for what is under way");
+            error::tell("stopping: waiting for what is under way");
             stopper.stop();
         });
         if io::stderr().is_terminal() {
@@ -119,6 +119,7 @@ impl Arguments {
             error::warn(problem.to_string().lines().next().unwrap_or_default());
         }
         let scene = look.scene(world).await;
+        look.refuse_containers(&scene)?;
         let chosen = self.chosen(&scene)?;
         if !self.read_only && !self.force {
             let mut concerned = chosen.clone();
@@ -243,9 +244,8 @@ async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
             return;
         }
         shown = !line.is_empty();
-        eprint!("\r\x1b[K{line}");
         // Progress that can't be shown is no reason to stop.
-        let _ = io::stderr().flush();
+        let _ = write!(io::stderr(), "\r\x1b[K{line}").and_then(|()| io::stderr().flush());
     }
 }
 
@@ -255,7 +255,7 @@ struct Log;
 impl Events for Log {
     fn note(&self, event: &ServerEvent<'_>) {
         if !matches!(event, ServerEvent::Listening { .. }) {
-            anstream::eprintln!("{event}");
+            error::tell(event);
         }
     }
 }

@@ -48,6 +48,7 @@ impl Arguments {
         };
         let look = Look::at(world, drives).await?;
         let scene = look.scene(world).await;
+        look.refuse_containers(&scene)?;
         let found = scene.choose(name.as_deref())?;
         if self.json {
             output::write_json(json!({ "array": array_json(&found) }))?;

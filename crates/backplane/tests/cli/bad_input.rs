@@ -233,3 +233,85 @@ fn a_superblock_with_offsets_past_the_end() {
     let text = scan_after(|superblock| superblock.data_offset_sectors = 1 << 40);
     assert!(text.contains("bytes too small for its superblock"), "{text}");
 }
+
+/// The output is never a drive that is read, whatever name it goes by, nor one that holds
+/// something or that somebody holds; `--force` does not change that.
+#[test]
+fn extract_overwrites_no_drive() {
+    let bench = Bench::new();
+    bench.drives(4);
+    bench.line("array create data --level raid1 d0 d1 --assume-clean").well();
+    bench.line("array create other --level raid1 d2 d3 --assume-clean").well();
+    std::fs::hard_link(bench.path("d0"), bench.path("hard")).unwrap();
+    symlink(bench.path("d0"), bench.path("link")).unwrap();
+    std::fs::write(bench.path("held"), vec![7; 8192]).unwrap();
+    let held = File::open(bench.path("held")).unwrap();
+    held.lock_shared().unwrap();
+    let cases = [
+        ("d0", "d0 is one of the drives that are read"),
+        ("./d1", "./d1 is one of the drives that are read"),
+        ("hard", "hard is one of the drives that are read"),
+        ("link", "link is a symbolic link"),
+        ("d2", "d2 holds what somebody may need"),
+        ("held", "held is in use by another program"),
+        ("none/out", "none/out can't be opened for writing"),
+    ];
+    for (to, fact) in cases {
+        refused(&bench, &format!("array extract d0 d1 --to {to} --force"), fact);
+    }
+    refused(&bench, "array extract . --array data --to d2 --force", "d2 is one of the drives");
+    drop(held);
+    bench.line("array extract d0 d1 --to held --force").well();
+}
+
+/// Naming the remains of an array does not release what else lies on its drive.
+#[test]
+fn each_thing_on_a_drive_is_named_once() {
+    let bench = Bench::new();
+    bench.drives(2);
+    bench.line("array create old --level raid1 d0 d1 --assume-clean").well();
+    // An MBR with a partition, before the superblock at 4 KiB.
+    let (_, offset, table) = occupied().swap_remove(0);
+    bench.poke("d0", offset, &table);
+    let create = "array create new --level raid1 d0 d1 --yes-destroy old";
+    let error = refused(&bench, create, "would be destroyed");
+    assert!(error.contains("partition table") && !error.contains("array old"), "{error}");
+    bench.line(&format!("{create} --yes-destroy d0")).well();
+}
+
+#[test]
+fn drives_are_made_all_or_none() {
+    let bench = Bench::new();
+    bench.drives(1);
+    refused(&bench, "drive create a b d0 --size 8M", "d0 exists already");
+    refused(&bench, "drive create a b a --size 8M", "a exists already");
+    refused(&bench, "drive create a none/b --size 8M", "making none/b");
+    let large = bench.line("drive create a --size 8388608T");
+    assert!(large.status == 2 && large.stderr.contains("no file or drive is that large"));
+}
+
+/// Containers that are not read are named for what they are.
+#[test]
+fn other_containers_are_said_to_be_unsupported() {
+    let bench = Bench::new();
+    bench.drives(2);
+    let end = std::fs::metadata(bench.path("d0")).unwrap().len();
+    for drive in ["d0", "d1"] {
+        bench.poke(drive, end - 1024, b"Intel Raid ISM Cfg Sig. 1.3.00");
+    }
+    for drives in ["d0 d1", "."] {
+        let scan = bench.line(&format!("array scan {drives}"));
+        let fact = "these drives hold an Intel IMSM container: not supported yet";
+        assert!(scan.status == 1 && scan.text().contains(fact), "{scan:#?}");
+        refused(&bench, &format!("array extract {drives} --to out"), fact);
+    }
+}
+
+/// Standard error that can't be written to is no reason to fail otherwise.
+#[test]
+fn a_full_standard_error_is_no_panic() {
+    let bench = Bench::new();
+    let mut command = bench.command(&["array", "scan", "gone"]);
+    command.stderr(File::options().write(true).open("/dev/full").unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(2));
+}
