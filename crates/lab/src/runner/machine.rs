@@ -34,6 +34,10 @@ pub(super) struct Machine {
     made: BTreeMap<(u32, u64), bool>,
     /// Drives that an earlier subject had open.
     used: BTreeSet<PathBuf>,
+    /// A ring that outlives those of the subjects. Linux ends a thread's helpers with its last
+    /// ring; a new ring that comes at that moment can hand its first flush to one that is just
+    /// ending, and then nobody does it (seen with 6.18, once in some hundred rings).
+    anchor: Option<World>,
     roots: Roots,
 }
 
@@ -45,6 +49,7 @@ impl Machine {
             scratch: None,
             made: BTreeMap::new(),
             used: BTreeSet::new(),
+            anchor: None,
             roots: Roots::default(),
         }
     }
@@ -149,6 +154,10 @@ impl Machine {
 
 impl Supply for Machine {
     fn world(&mut self) -> Result<World, RingError> {
+        if self.anchor.is_none() {
+            // It does nothing, so the smallest there is.
+            self.anchor = Some(World::real(RingConfig { entries: 1, arena_bytes: 0 })?);
+        }
         World::real(RingConfig::default())
     }
 

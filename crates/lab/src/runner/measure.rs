@@ -1,6 +1,6 @@
 //! One cell, and the filling before the first: workloads on a built subject, in either world.
 
-use std::cell::RefCell;
+use std::cell::{Cell as StdCell, RefCell};
 use std::error::Error;
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use workload::{
     AccessSpec, Arrival, DataPattern, End, GeneratorConfig, GeneratorMode, Job, JobError, Measured,
     Observer, Progress, SECTOR_BYTES, WorkingSet,
 };
-use world::{SplitMix64, World, WriteBufs};
+use world::{SplitMix64, TimedOut, World, WriteBufs, race};
 
 use super::subject::Built;
 use crate::model::{Cell, DirectionFigures, DriveTraffic, Note, NoteKind, Series};
@@ -22,9 +22,9 @@ use crate::units;
 /// Errors in a row that end a cell: more than a bad spot gives, few enough that a cell on a dead
 /// drive with a time-out of its own ends soon.
 const ERRORS_IN_A_ROW_MAX: u32 = 16;
-/// How long a cell waits for its last answers, and for the flush after them: longer than the
-/// 30 s after which Linux gives a command of a disk up.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// How long an answer is waited for where nothing else sets an end: longer than the 30 s after
+/// which Linux gives a command of a disk up.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Requests and depth of the filling: large and deep enough for the full speed of any drive.
 const FILL_BYTES: u32 = 1 << 20;
 const FILL_DEPTH: u32 = 8;
@@ -65,6 +65,9 @@ pub(super) enum FillError {
     /// Somebody stopped it.
     #[error("stopped while it was filled")]
     Stopped,
+    /// The drive does not answer any more.
+    #[error("it could not be filled")]
+    Late(#[from] TimedOut),
     /// The drive can't be filled.
     #[error("it could not be filled")]
     Drive(#[from] DriveError),
@@ -77,6 +80,17 @@ pub(super) enum FillError {
 async fn stopped(world: &World, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         world.sleep(STOP_STEP).await;
+    }
+}
+
+/// Completes once `bytes` has stood still for as long as an answer is waited for.
+async fn stalled(world: &World, bytes: &StdCell<u64>) {
+    loop {
+        let seen = bytes.get();
+        world.sleep(ANSWER_LIMIT).await;
+        if bytes.get() == seen {
+            return;
+        }
     }
 }
 
@@ -99,14 +113,25 @@ pub(super) async fn fill(
         job.interval = FILL_TIME;
         job.requests_max = Some(whole / u64::from(FILL_BYTES));
         job.errors_in_a_row_max = 1;
-        let stop = pin!(stopped(world, watch.stop));
-        let observer = Observer { cpu_ns: None, progress: Some(watch.progress), stop: Some(stop) };
+        let moved = StdCell::new(0);
+        let mut progress = |progress: &Progress| {
+            moved.set(progress.bytes);
+            (watch.progress)(progress);
+        };
+        let mut end = pin!(async {
+            let _ = race(stopped(world, watch.stop), stalled(world, &moved)).await;
+        });
+        let observer =
+            Observer { cpu_ns: None, progress: Some(&mut progress), stop: Some(end.as_mut()) };
         let measured = workload::run(world, Rc::clone(drive), &job, observer).await?;
         if let Some(error) = measured.first_error {
             return Err(error.into());
         }
-        if matches!(measured.end, End::Stopped) {
+        if matches!(measured.end, End::Stopped) && watch.stop.load(Ordering::Relaxed) {
             return Err(FillError::Stopped);
+        }
+        if measured.unanswered > 0 || matches!(measured.end, End::Stopped) {
+            return Err(TimedOut { what: "a write", limit: ANSWER_LIMIT }.into());
         }
     }
     let rest = (bytes - whole) - (bytes - whole) % u64::from(facts.block_bytes);
@@ -114,9 +139,10 @@ pub(super) async fn fill(
         let mut buffer = world.pool().take(rest as usize);
         data.fill(&mut buffer, whole);
         let buffers = WriteBufs::from_iter([buffer.freeze()]);
-        drive.write(whole, buffers, Durability::Cached).await?;
+        let write = drive.write(whole, buffers, Durability::Cached);
+        world.within(ANSWER_LIMIT, "a write", write).await??;
     }
-    Ok(drive.flush().await?)
+    Ok(world.within(ANSWER_LIMIT, "a flush", drive.flush()).await??)
 }
 
 /// A job with what all jobs of a run share; the rest is for the caller to set.
@@ -257,12 +283,11 @@ async fn settle(
     if !job.spec.has_writes() {
         return Next::Cell;
     }
-    let trouble =
-        match world.within(ANSWER_LIMIT, "the flush after a test", built.drive.flush()).await {
-            Ok(Ok(())) => return Next::Cell,
-            Ok(Err(error)) => in_words(&error),
-            Err(late) => in_words(&late),
-        };
+    let trouble = match world.within(ANSWER_LIMIT, "a flush", built.drive.flush()).await {
+        Ok(Ok(())) => return Next::Cell,
+        Ok(Err(error)) => in_words(&error),
+        Err(late) => in_words(&late),
+    };
     cell.notes.push(Note { kind: NoteKind::Errors, text: trouble.clone() });
     Next::Subject(trouble)
 }

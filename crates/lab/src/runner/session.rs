@@ -11,7 +11,7 @@ use workload::DataPattern;
 use world::World;
 
 use super::conditions::Host;
-use super::measure::{self, FillError, Next, Watch, in_words, working_set};
+use super::measure::{self, ANSWER_LIMIT, FillError, Next, Watch, in_words, working_set};
 use super::progress::{Reporter, TimeLeft};
 use super::subject::{self, Birth, Built};
 use super::supply::{Content, Supplied, Supply};
@@ -214,14 +214,16 @@ impl Session<'_> {
             Ok(()) => self.cells(world, &built, cells).await,
             Err(halt) => Err(halt),
         };
-        let closed = built.close().await;
-        match (result, closed) {
-            (Ok(()), Err(error)) => {
-                self.reporter.remark(&format!("{}: {}", subject.name, in_words(&error)));
-                Ok(())
-            }
-            (result, _) => result,
+        // What goes wrong now changes no figure.
+        let trouble = match world.within(ANSWER_LIMIT, "the array to stop", built.close()).await {
+            Ok(Ok(())) => return result,
+            Ok(Err(error)) => in_words(&error),
+            Err(late) => in_words(&late),
+        };
+        if result.is_ok() {
+            self.reporter.remark(&format!("{}: {trouble}", subject.name));
         }
+        result
     }
 
     /// Writes what the tests will read, where the lab may write and has not; says so where it may

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use array::{Array, NewArray};
 use drive::{Counting, Drive, DriveError, Durability, Zeroing};
 use geometry::{Geometry, Shape, layout_name};
-use world::{SplitMix64, World};
+use world::{SplitMix64, TimedOut, World};
 
+use super::measure::ANSWER_LIMIT;
 use super::supply::{Content, Supplied};
 use crate::model::{DriveTraffic, Note, NoteKind, SubjectRecord};
 use crate::plan::{ArrayShape, DriveSource, Storage, Subject};
@@ -36,9 +37,12 @@ pub(super) enum BuildError {
     /// The array could not be made.
     #[error("the array could not be made")]
     Array(#[from] array::CreateError),
-    /// The array is larger than one can be.
+    /// A chunk larger than any can be.
     #[error("a chunk of {0} bytes is too large")]
     Chunk(u64),
+    /// A drive does not answer.
+    #[error("the array could not be made")]
+    Late(#[from] TimedOut),
 }
 
 /// What an array is made with besides its drives.
@@ -150,7 +154,7 @@ async fn create(
         uuid,
         now_seconds: birth.now_unix_s,
     };
-    Ok(array.create(world).await?)
+    Ok(world.within(ANSWER_LIMIT, "the drives of the new array", array.create(world)).await??)
 }
 
 /// A name that fits into md's 32 bytes.

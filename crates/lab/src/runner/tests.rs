@@ -223,7 +223,7 @@ fn what_cannot_be_measured_says_why_and_the_rest_goes_on() {
     );
     let tests = format!(
         "[[tests]]\nname = \"Sectors\"\nworkload = \"random-read\"\nblock_sizes = [\"512\", \"4K\"]\n\
-         [[tests]]\nname = \"Large\"\nworkload = \"sequential-write\"\nblock_sizes = [\"32M\"]\nworking_set = \"64M\"\n{READS}"
+         [[tests]]\nname = \"Large\"\nworkload = \"sequential-write\"\nblock_sizes = [\"17M\"]\nworking_set = \"34M\"\ntime = \"10ms\"\nramp = \"0s\"\n{READS}"
     );
     let plan = plan(&subjects, &tests);
     let run = run(&plan, &mut MadeUp::new());
@@ -234,7 +234,7 @@ fn what_cannot_be_measured_says_why_and_the_rest_goes_on() {
     for remote in &run.cells[5..10] {
         assert!(note(remote, NoteKind::NotMeasured).contains("nbd://far/away"));
     }
-    // One drive of 16 MiB has no room for a block of 32 MiB.
+    // One drive of 16 MiB has no room for a block of 17 MiB.
     assert!(note(&run.cells[12], NoteKind::NotMeasured).contains("does not fit"));
     assert!(run.cells[13].is_valid() && run.cells[14].is_valid());
 }
@@ -278,6 +278,24 @@ fn a_drive_that_hangs_is_not_waited_for() {
     assert_eq!(note(&run.cells[0], NoteKind::Errors), "1 I/Os were never answered");
     assert!(note(&run.cells[1], NoteKind::NotMeasured).contains("unanswered"));
     assert_eq!(run.cells.len(), run.cells_planned);
+}
+
+#[test]
+fn a_drive_that_hangs_while_it_is_filled_or_made_a_member_costs_its_subject_only() {
+    let plan = plan(&format!("{}\n{}\n{ONE}", array("raid1"), array("raid0")), READS);
+    // 16 writes fill a drive, a flush follows; the next write is a superblock.
+    let hangs = |operation, after| Fault::new(Effect::Hang).on(operation).after(after).times(1);
+    for fault in
+        [hangs(Operation::Write, 5), hangs(Operation::Flush, 0), hangs(Operation::Write, 16)]
+    {
+        let mut supply = MadeUp::new();
+        supply.faults.push((3, fault));
+        let run = run(&plan, &mut supply);
+        for cell in &run.cells[..4] {
+            assert!(note(cell, NoteKind::NotMeasured).contains("waited 60s for "));
+        }
+        assert!(run.cells[4..].iter().all(Cell::is_valid));
+    }
 }
 
 #[test]
