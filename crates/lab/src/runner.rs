@@ -182,6 +182,7 @@ pub fn run_plan(source: &PlanSource, options: &RunOptions) -> Result<RunOutcome,
         reporter: &mut reporter,
         cpu_ns: Some(&cpu_ns),
         stop: &options.stop,
+        told_cached: false,
     }
     .measure();
     // Whatever comes next, the scratch files are gone.

@@ -14,6 +14,8 @@ const DEPTH_SHARE_LEAST: f64 = 0.9;
 /// A rate that moved by more than this share is not steady: the bound that SNIA's performance
 /// test specification sets for the slope over its measurement window.
 const DRIFT_MOST: f64 = 0.1;
+/// Above this share of the processors, what else ran before the run may have gone on in it.
+const LOAD_SHARE_MOST: f64 = 0.5;
 /// Most cells that one caution names.
 const NAMES_MOST: usize = 4;
 
@@ -95,6 +97,15 @@ fn of_run(run: &Run) -> Vec<String> {
         ));
     }
     cautions.extend(shared_disk(run));
+    let count = run.conditions.cpu_count;
+    if let Some(load) = run.conditions.load_average
+        && load > LOAD_SHARE_MOST * f64::from(count)
+    {
+        cautions.push(format!(
+            "The machine was busy when the run began: {} tasks ran or waited for {count} processors.",
+            units::trimmed(load, 1)
+        ));
+    }
     if run.conditions.data_entropy_bits < 8.0 {
         cautions.push(format!(
             "The data written holds {} bits a byte: drives that compress are faster with it than with real data.",

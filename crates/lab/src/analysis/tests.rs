@@ -172,6 +172,17 @@ fn files_on_one_disk_are_told_apart_from_drives() {
 }
 
 #[test]
+fn a_busy_machine_is_told() {
+    let mut run = made_up::run();
+    run.conditions.load_average = Some(6.25);
+    let expected =
+        "The machine was busy when the run began: 6.2 tasks ran or waited for 8 processors.";
+    assert_eq!(analyse(&run).cautions, [expected]);
+    run.conditions.load_average = Some(4.0);
+    assert!(analyse(&run).cautions.is_empty());
+}
+
+#[test]
 fn a_rate_that_still_moves_is_told() {
     let mut run = one_test(&[(1000, 0), (9000, 0)]);
     for (index, sample) in run.cells[1].series.samples.iter_mut().flatten().enumerate() {

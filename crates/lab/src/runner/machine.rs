@@ -70,6 +70,10 @@ impl Machine {
             let space =
                 rustix::fs::statvfs(folder).map_err(|error| self.scratch_error(error.into()))?;
             let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+            // Files that are not filled yet take hardly any room, but will.
+            let promised = self.made.iter().filter(|(_, filled)| !**filled);
+            let promised_bytes: u64 = promised.map(|((_, size_bytes), _)| size_bytes).sum();
+            let free_bytes = free_bytes.saturating_sub(promised_bytes);
             if free_bytes < size_bytes {
                 let path = self.parent.clone();
                 return Err(SupplyError::NoSpace { path, needed_bytes: size_bytes, free_bytes });
@@ -205,6 +209,19 @@ impl Supply for Machine {
         if let DriveSource::Scratch { index, size_bytes } = source {
             self.made.insert((*index, *size_bytes), true);
         }
+    }
+
+    fn abandon(&mut self, source: &DriveSource) {
+        let (DriveSource::Scratch { index, size_bytes }, Some(scratch)) = (source, &self.scratch)
+        else {
+            return;
+        };
+        self.made.remove(&(*index, *size_bytes));
+        let path = scratch.folder().join(file_name(*index, *size_bytes));
+        // Whoever has it open would keep its room otherwise. The folder goes anyway, so that it
+        // matters little if this fails.
+        let _ = fs::File::create(&path);
+        let _ = fs::remove_file(&path);
     }
 }
 

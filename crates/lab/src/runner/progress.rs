@@ -101,10 +101,12 @@ impl Reporter {
     pub fn measured(&mut self, run: &Run) {
         let Some(cell) = run.cells.last() else { return };
         let metric = run.tests[cell.test].metric();
-        let rate = cell.rate(metric).filter(|_| cell.is_valid());
-        let figure = match (rate, cell.notes.first()) {
-            (Some(rate), _) => words::rate(metric, rate),
-            (None, Some(note)) => note.text.clone(),
+        let why = cell.notes.iter().find(|note| note.kind.invalidates());
+        let figure = match (cell.rate(metric), why) {
+            (Some(rate), None) => words::rate(metric, rate),
+            // As in the table: in brackets if it does not count.
+            (Some(rate), Some(_)) => format!("({})", words::rate(metric, rate)),
+            (None, Some(_)) => "not measured".to_owned(),
             (None, None) => "nothing completed".to_owned(),
         };
         let place = place(run, cell.subject, cell.test, cell.point(), run.cells.len());

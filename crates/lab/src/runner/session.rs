@@ -20,6 +20,10 @@ use crate::model::{Conditions, Metric, Note, NoteKind, Run, TestRecord};
 use crate::plan::{DriveSource, Plan, PlannedCell, Storage};
 use crate::store::Store;
 
+/// Said once, when the first drive without direct I/O is measured.
+const NOT_DIRECT: &str = "no direct I/O here: figures will be those of memory, and not count\n\
+     hint: set `scratch` in the plan to a folder on a disk (tmpfs is none)";
+
 /// Everything a plan is carried out with.
 pub(super) struct Session<'a> {
     pub plan: &'a Plan,
@@ -29,6 +33,8 @@ pub(super) struct Session<'a> {
     pub reporter: &'a mut Reporter,
     pub cpu_ns: Option<&'a dyn Fn() -> u64>,
     pub stop: &'a AtomicBool,
+    /// Whether somebody was told that a cache is measured.
+    pub told_cached: bool,
 }
 
 /// A run before anything was measured.
@@ -194,8 +200,12 @@ impl Session<'_> {
             if supplied.content == Content::Unwritten {
                 let facts = supplied.drive.facts();
                 let name = facts.name.to_string();
-                self.fill(world, &supplied.drive, &name, facts.size_bytes).await?;
-                self.supply.filled(source);
+                let filled = self.fill(world, &supplied.drive, &name, facts.size_bytes).await;
+                match filled {
+                    Ok(()) => self.supply.filled(source),
+                    Err(_) => self.supply.abandon(source),
+                }
+                filled?;
             }
         }
         let birth = Birth {
@@ -208,6 +218,10 @@ impl Session<'_> {
             Ok(built) => built,
             Err(error) => return Err(Halt::Because(in_words(&error))),
         };
+        if !built.drive.facts().direct && !self.told_cached {
+            self.told_cached = true;
+            self.reporter.remark(NOT_DIRECT);
+        }
         self.run.subjects[index].capacity_bytes = Some(built.drive.facts().size_bytes);
         self.store.update_head(self.run)?;
         let result = match self.prepare(world, index, &mut built, &contents).await {

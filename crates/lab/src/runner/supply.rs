@@ -40,6 +40,9 @@ pub trait Supply {
 
     /// Takes note that every byte of the lab's own drive is written.
     fn filled(&mut self, source: &DriveSource);
+
+    /// Gives up the lab's own drive, which could not be filled, and the room it takes.
+    fn abandon(&mut self, source: &DriveSource);
 }
 
 /// A drive, ready for use.

@@ -30,6 +30,7 @@ struct MadeUp {
     dies_in: Option<u32>,
     worlds: u32,
     filled: Rc<RefCell<Vec<DriveSource>>>,
+    abandoned: Vec<DriveSource>,
 }
 
 impl MadeUp {
@@ -41,6 +42,7 @@ impl MadeUp {
             dies_in: None,
             worlds: 0,
             filled: Rc::default(),
+            abandoned: Vec::new(),
         }
     }
 }
@@ -104,6 +106,10 @@ impl Supply for MadeUp {
     fn filled(&mut self, source: &DriveSource) {
         self.filled.borrow_mut().push(source.clone());
     }
+
+    fn abandon(&mut self, source: &DriveSource) {
+        self.abandoned.push(source.clone());
+    }
 }
 
 fn host() -> Host {
@@ -148,6 +154,7 @@ fn run_in(directory: &Path, plan: &Plan, supply: &mut MadeUp) -> Run {
         reporter: &mut reporter,
         cpu_ns: None,
         stop: &stop,
+        told_cached: false,
     }
     .measure()
     .unwrap();
@@ -249,6 +256,7 @@ fn a_disk_that_is_full_while_it_is_filled_costs_its_subjects_only() {
     for cell in &run.cells[..2] {
         assert!(note(cell, NoteKind::NotMeasured).contains("no space left"));
     }
+    assert!(matches!(supply.abandoned[..], [DriveSource::Scratch { index: 2, .. }]));
     assert!(run.cells[2..].iter().all(Cell::is_valid));
 }
 
