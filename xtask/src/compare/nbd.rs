@@ -57,7 +57,10 @@ impl Case {
                 fio.arg(format!("--uri={uri}")).arg(format!("--rw={kind}"));
                 fio.arg(format!("--iodepth={depth}")).arg(format!("--runtime={seconds}"));
                 fio.arg(format!("--size={EXPORT_BYTES}"));
-                let report: serde_json::Value = serde_json::from_str(&output(&mut fio)?)?;
+                let text = output(&mut fio)?;
+                // fio may say something before its report.
+                let report = &text[text.find('{').context("fio's report")?..];
+                let report: serde_json::Value = serde_json::from_str(report)?;
                 let side = if write { "write" } else { "read" };
                 report["jobs"][0][side]["iops"].as_f64().context("fio's IOPS")
             }
@@ -86,7 +89,7 @@ struct Server {
 
 impl Server {
     fn start(command: &mut Command, socket: PathBuf) -> Result<Server> {
-        let process = command.stdin(Stdio::piped()).spawn();
+        let process = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
         let process = process.with_context(|| format!("{command:?} can't be started"))?;
         let server = Server { socket, process };
         let start = Instant::now();
