@@ -280,6 +280,7 @@ impl<'a> Found<'a> {
             ArrayState::Startable if self.is_unsynced() => "resyncing",
             ArrayState::Startable => "healthy",
             ArrayState::Reshaping { .. } => "reshaping",
+            ArrayState::Incomplete { .. } if self.is_odd() => "refused",
             ArrayState::Incomplete { .. } => "incomplete",
             ArrayState::SplitBrain { .. } => "split-brain",
             ArrayState::Refused(Refusal::DirtyDegraded) => "dirty-degraded",
@@ -309,6 +310,13 @@ impl<'a> Found<'a> {
             || self.inner().iter().any(Found::is_degraded_now)
     }
 
+    /// Every member is there, and still they can't be put together.
+    fn is_odd(&self) -> bool {
+        let assembly = self.assembly();
+        assembly.missing().is_empty()
+            && matches!(&assembly.state, ArrayState::Incomplete { forced } if forced.is_empty())
+    }
+
     fn is_unsynced(&self) -> bool {
         let view = self.view();
         view.layout.level.is_redundant() && view.resync != Resync::Clean
@@ -333,6 +341,13 @@ impl<'a> Found<'a> {
                     let (events, drives) = (side.events, drives.join(" "));
                     reasons.push(format!("side {number}, {events} events: {drives}"));
                 }
+            }
+            ArrayState::Incomplete { .. } if self.is_odd() => {
+                let layout = &self.view().layout;
+                let (number, chunk) = (layout.layout, layout.chunk_bytes);
+                reasons.push(format!(
+                    "layout {number} with a chunk of {chunk} bytes is not supported at this level"
+                ));
             }
             ArrayState::Incomplete { forced } if !forced.is_empty() => {
                 let drives: Vec<_> = forced.iter().map(|&index| self.drive_name(index)).collect();

@@ -304,7 +304,7 @@ impl Output {
             return Ok(Output { path, file: None, partial: Partial::Sent });
         }
         let failed = |source| ExtractError::Open { path: path.to_owned(), source };
-        if let Ok(status) = fs::symlink_metadata(&path) {
+        if let Ok(status) = fs::symlink_metadata(path) {
             if status.is_symlink() {
                 return Err(ExtractError::Link { path: path.to_owned() }.into());
             }

@@ -208,6 +208,24 @@ fn scan_after(change: impl Fn(&mut Superblock)) -> String {
     scan.text()
 }
 
+/// All members are there, and the array can't be opened all the same: it is not called healthy.
+#[test]
+fn a_layout_that_does_not_exist() {
+    let bench = Bench::new();
+    bench.drives(3);
+    bench.line("array create a --level raid5 d0 d1 d2 --assume-clean").well();
+    for drive in ["d0", "d1", "d2"] {
+        let (place, mut superblock) = superblock(&bench, drive);
+        superblock.layout = 77;
+        bench.poke(drive, place.offset_bytes, &superblock.build());
+    }
+    for line in ["array scan d0 d1 d2", "array show d0 d1 d2"] {
+        let ran = bench.line(line);
+        assert!(ran.status == 1 && ran.text().starts_with("a: refused, raid5 of 3"), "{ran:#?}");
+        assert!(ran.text().contains("77"), "no reason in {ran:#?}");
+    }
+}
+
 #[test]
 fn a_superblock_with_a_bad_checksum() {
     let bench = Bench::new();

@@ -59,3 +59,20 @@ fn sets_of_the_corpus_read_as_their_index_says() {
         assert_eq!(bench.snapshot(), before, "{}", entry.name);
     }
 }
+
+/// Containers that firmware made: said to be there, and not supported yet.
+#[test]
+fn containers_of_other_kinds_are_named() {
+    let Some(corpus) = corpus() else {
+        println!("skipped: containers_of_other_kinds: needs the corpus (BACKPLANE_CORPUS)");
+        return;
+    };
+    for (set, kind) in [("imsm-raid1-2", "an Intel IMSM"), ("ddf-raid5-3", "a SNIA DDF")] {
+        let bench = Bench::new();
+        unpack(&corpus, set, &bench.path("."), "");
+        let fact = format!("these drives hold {kind} container: not supported yet");
+        let scan = bench.line("array scan .");
+        assert!(scan.status == 1 && scan.text().contains(&fact), "{scan:#?}");
+        bench.line("array extract . --to -").refused(&fact);
+    }
+}
