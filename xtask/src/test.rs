@@ -18,9 +18,9 @@ pub fn run(filter: Option<&str>, tests_only: bool) -> Result<()> {
         succeed(cargo().args(["fmt", "--all", "--check"]))?;
         let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         succeed(cargo().args(lints))?;
-        succeed(
-            cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings"),
-        )?;
+        // A link to a private item helps the reader of the source, who is the reader there is.
+        let strict = "-Dwarnings -Arustdoc::private_intra_doc_links";
+        succeed(cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", strict))?;
     }
     let mut tests = cargo();
     tests.args(["test", "--workspace", "--no-fail-fast"]).args(filter);
