@@ -234,3 +234,12 @@ pub fn range(random: &mut SplitMix64, size: u64) -> (u64, u64) {
     let start = random.below(blocks - len + 1);
     (start * 512, len * 512)
 }
+
+/// Random content. A word at a time: a byte at a time would take longer than the engine's work.
+pub fn random_bytes(random: &mut SplitMix64, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    for word in content.chunks_mut(8) {
+        word.copy_from_slice(&random.next_u64().to_le_bytes()[..word.len()]);
+    }
+    content
+}
