@@ -39,7 +39,8 @@ impl Array {
         let core = Rc::clone(&self.0);
         core.resyncing.enter();
         self.0.world.spawn(async move {
-            // What ended it is in the status: the members that failed, and how far it came.
+            // How far it came is in the status, and which members failed; an error here is one that
+            // the next write or flush meets again.
             let _ = resync::run(Rc::clone(&core)).await;
             core.resyncing.leave();
         });

@@ -123,7 +123,7 @@ impl WriteBatch {
         self.0.push((slot, offset, data));
     }
 
-    /// Writes everything; gives the members that failed, each once.
+    /// Writes everything; gives the members of the requests that failed.
     pub(crate) async fn run(
         mut self,
         slots: &[Slot],
@@ -143,14 +143,7 @@ impl WriteBatch {
         let writes = requests.into_iter().map(|(slot, offset, buffers)| async move {
             (slot, slots[slot].write(offset, buffers, durability).await)
         });
-        let mut failed: Vec<(usize, DriveError)> = Vec::new();
-        for (slot, result) in join_all(writes).await {
-            if let Err(error) = result
-                && failed.iter().all(|(other, _)| *other != slot)
-            {
-                failed.push((slot, error));
-            }
-        }
-        failed
+        let results = join_all(writes).await.into_iter();
+        results.filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
     }
 }

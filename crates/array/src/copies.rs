@@ -121,13 +121,7 @@ pub(crate) async fn zero_members(
     let zeroings = ranges.into_iter().map(|(slot, offset, bytes)| async move {
         (slot, core.slots[slot].write_zeroes(offset, bytes, zeroing, durability).await)
     });
-    let mut failed: Vec<(usize, DriveError)> = Vec::new();
-    for (slot, result) in join_all(zeroings).await {
-        if let Err(error) = result
-            && failed.iter().all(|(other, _)| *other != slot)
-        {
-            failed.push((slot, error));
-        }
-    }
-    core.fail_members(failed).await
+    let results = join_all(zeroings).await.into_iter();
+    let failed = results.filter_map(|(slot, result)| Some((slot, result.err()?)));
+    core.fail_members(failed.collect()).await
 }

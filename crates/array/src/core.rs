@@ -67,7 +67,14 @@ impl Core {
         self.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect()
     }
 
-    /// Fails members that erred on a write or flush: from here on they are neither read nor
+    /// Whether data would be lost without this slot's member.
+    pub(crate) fn needs(&self, slot: usize) -> bool {
+        let mut missing = self.missing();
+        missing[slot] = true;
+        !self.geometry.survives(&missing)
+    }
+
+    /// Fails members that erred on a write or flush (one may be listed several times): from here on they are neither read nor
     /// written, and the others' superblocks say so before this returns, so that a member that
     /// lacks an acknowledged write is never trusted again.
     ///
@@ -80,17 +87,13 @@ impl Core {
     ) -> Result<(), DriveError> {
         let mut result = Ok(());
         for (slot, error) in failed {
-            if !matches!(self.slots[slot].state(), SlotState::Faulty) {
-                let mut missing = self.missing();
-                missing[slot] = true;
-                if self.slots[slot].state() == SlotState::InSync
-                    && !self.geometry.survives(&missing)
-                {
-                    result = Err(error);
-                    continue;
+            match self.slots[slot].state() {
+                SlotState::Faulty => {}
+                SlotState::InSync if self.needs(slot) => result = result.and(Err(error)),
+                _ => {
+                    self.slots[slot].set_state(SlotState::Faulty);
+                    self.metadata.note_failure(slot, error);
                 }
-                self.slots[slot].set_state(SlotState::Faulty);
-                self.metadata.note_failure(slot, error);
             }
         }
         // Also what another caller has failed: whoever relied on a member's absence must not be

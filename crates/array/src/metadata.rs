@@ -180,9 +180,7 @@ impl Metadata {
             let due = self.events_due.take().saturating_sub(1);
             let failed = self.write_all(core).await;
             for (slot, error) in failed {
-                let mut missing = core.missing();
-                missing[slot] = true;
-                if !core.geometry.survives(&missing) {
+                if core.needs(slot) {
                     self.events_due.set(self.events_due.get().max(due + 1));
                     return Err(error);
                 }
@@ -253,12 +251,7 @@ impl Metadata {
         }
         let failed: Vec<_> =
             results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
-        let stays = |&(slot, _): &(usize, DriveError)| {
-            let mut missing = core.missing();
-            missing[slot] = true;
-            !core.geometry.survives(&missing)
-        };
-        self.event_incomplete.set(failed.iter().any(stays));
+        self.event_incomplete.set(failed.iter().any(|(slot, _)| core.needs(*slot)));
         failed
     }
 

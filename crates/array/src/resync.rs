@@ -32,7 +32,8 @@ const STEP_BACK: Duration = Duration::from_millis(20);
 /// goes on behind that, and counts it.
 ///
 /// # Errors
-/// The write or flush error of a member that the array can't do without; what was done before stays done.
+/// The write or flush error of a member that the array can't do without; what was done before
+/// stays done.
 pub(crate) async fn run(core: Rc<Core>) -> Result<(), DriveError> {
     let end = match &core.geometry {
         Geometry::Parity(parity) => parity.stripes() * parity.chunk_bytes(),
