@@ -39,7 +39,7 @@ impl Drive for Plug {
         self.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         match self.pulled(Operation::Read, offset, total_bytes(&buffers)) {
             Some(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
             None => self.inner.read(offset, buffers),
@@ -51,21 +51,21 @@ impl Drive for Plug {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.pulled(Operation::Write, offset, total_bytes(&buffers)) {
             Some(error) => Io::ready(Err(error)),
             None => self.inner.write(offset, buffers, durability),
         }
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         match self.pulled(Operation::Flush, 0, 0) {
             Some(error) => Io::ready(Err(error)),
             None => self.inner.flush(),
         }
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         match self.pulled(Operation::Discard, offset, bytes) {
             Some(error) => Io::ready(Err(error)),
             None => self.inner.discard(offset, bytes),
@@ -78,7 +78,7 @@ impl Drive for Plug {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.pulled(Operation::WriteZeroes, offset, bytes) {
             Some(error) => Io::ready(Err(error)),
             None => self.inner.write_zeroes(offset, bytes, zeroing, durability),

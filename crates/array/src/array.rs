@@ -101,7 +101,7 @@ impl Array {
     }
 
     /// Runs a change as a task, so that a client that goes away can't stop it half-way.
-    fn change<'a, F>(&'a self, act: impl FnOnce(Rc<Core>) -> F) -> Io<'a, Result<(), DriveError>>
+    fn change<F>(&self, act: impl FnOnce(Rc<Core>) -> F) -> Io<Result<(), DriveError>>
     where
         F: Future<Output = Result<(), DriveError>> + 'static,
     {
@@ -174,7 +174,7 @@ impl Drive for Array {
         &self.0.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         match self.check(Operation::Read, offset, total_bytes(&buffers)) {
             Ok(()) => read::read(&self.0, offset, buffers),
             Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
@@ -186,7 +186,7 @@ impl Drive for Array {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let bytes = total_bytes(&buffers);
         match self.check(Operation::Write, offset, bytes) {
             Err(error) => return Io::ready(Err(error)),
@@ -207,13 +207,13 @@ impl Drive for Array {
         })
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         // A task, so that the verdict on a member is reached even if nobody waits for it any more.
         let core = Rc::clone(&self.0);
         Io::later(self.0.world.spawn(async move { core.flush_members().await }))
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         if let Err(error) = self.check(Operation::Discard, offset, bytes) {
             return Io::ready(Err(error));
         }
@@ -235,7 +235,7 @@ impl Drive for Array {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.check(Operation::WriteZeroes, offset, bytes) {
             Err(error) => return Io::ready(Err(error)),
             Ok(()) if bytes == 0 => return Io::ready(Ok(())),

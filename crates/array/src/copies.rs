@@ -3,6 +3,8 @@
 //! Where there are several, writes to the same bytes go one after the other, so that all copies
 //! end with the same content.
 
+use std::rc::Rc;
+
 use drive::{DriveError, Durability, Io, Operation, Zeroing};
 use world::{WriteBufs, join_all, total_bytes};
 
@@ -26,18 +28,19 @@ async fn guard(core: &Core, offset: u64, bytes: u64) -> Option<Lock> {
 /// Stores `buffers` where there is only one copy: nothing can come to differ, so nothing has to be
 /// kept together, and the common case, one run, goes straight to its member.
 pub(crate) fn write_once(
-    core: &Core,
+    core: &Rc<Core>,
     offset: u64,
     buffers: WriteBufs,
     durability: Durability,
-) -> Io<'_, Result<(), DriveError>> {
+) -> Io<Result<(), DriveError>> {
     let bytes = total_bytes(&buffers);
     let first = core.geometry.runs(offset, bytes).next().expect("a range that is not empty");
     let slot = &core.slots[first.first.member];
     if first.bytes == bytes && slot.writable() {
         return slot.write(first.first.offset, buffers, durability);
     }
-    Io::later(write(core, offset, buffers, durability))
+    let core = Rc::clone(core);
+    Io::later(async move { write(&core, offset, buffers, durability).await })
 }
 
 /// Stores `buffers` from `offset` on, on every copy.

@@ -117,8 +117,8 @@ impl Core {
     /// As [`Core::fail_members`].
     pub(crate) async fn flush_members(&self) -> Result<(), DriveError> {
         let flushes = self.slots.iter().enumerate().filter_map(|(slot, state)| {
-            let drive = &state.member().filter(|_| state.writable())?.drive;
-            Some(async move { (slot, drive.flush().await) })
+            let member = state.member().filter(|_| state.writable())?;
+            Some(async move { (slot, member.drive.flush().await) })
         });
         let failed = join_all(flushes).await.into_iter();
         let failed = failed.filter_map(|(slot, result)| Some((slot, result.err()?)));

@@ -210,8 +210,8 @@ impl Metadata {
                 updated: newest.updated,
                 ..superblock
             };
-            let drive = &core.slots[slot].member().filter(|_| core.slots[slot].writable())?.drive;
-            Some(async move { (slot, store(core, drive.as_ref(), &caught_up).await) })
+            let member = core.slots[slot].member().filter(|_| core.slots[slot].writable())?;
+            Some(async move { (slot, store(core, member.drive.as_ref(), &caught_up).await) })
         });
         let failed: Vec<_> = join_all(writes)
             .await
@@ -239,8 +239,8 @@ impl Metadata {
             if !core.slots[slot].writable() {
                 return None;
             }
-            let drive = &core.slots[slot].member()?.drive;
-            Some(async move { (slot, store(core, drive.as_ref(), &superblock).await) })
+            let member = core.slots[slot].member()?;
+            Some(async move { (slot, store(core, member.drive.as_ref(), &superblock).await) })
         });
         let results = join_all(writes).await;
         for spare in &self.spares {

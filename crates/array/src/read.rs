@@ -4,6 +4,8 @@
 //! that allocates. Everything else cuts the buffers by run, sends each member what lies together
 //! on it as one request, and joins the pieces again.
 
+use std::rc::Rc;
+
 use drive::{DriveError, Io, Operation, ReadDone};
 use geometry::{Geometry, Place, Run};
 use world::{BufMut, ReadBufs, join_all, total_bytes};
@@ -13,30 +15,36 @@ use crate::split::{ReadCutter, lengths, rejoin};
 use crate::stripe;
 
 /// Fills `buffers` from `offset` on; the range has been checked.
-pub(crate) fn read(core: &Core, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+pub(crate) fn read(core: &Rc<Core>, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
     let bytes = total_bytes(&buffers);
     if bytes == 0 {
         return Io::ready(ReadDone { buffers, result: Ok(()) });
     }
     let first = core.geometry.runs(offset, bytes).next().expect("a range that is not empty");
     if first.bytes < bytes {
-        return Io::later(read_runs(core, offset, buffers));
+        let core = Rc::clone(core);
+        return Io::later(async move { read_runs(&core, offset, buffers).await });
     }
     let Some(place) = choose(core, &first) else {
-        return Io::later(rescue(core, first, buffers, None));
+        let core = Rc::clone(core);
+        return Io::later(async move { rescue(&core, first, buffers, None).await });
     };
     match core.slots[place.member].read(place.offset, buffers) {
         Io::Ready(Some(done)) if done.result.is_ok() => Io::ready(done),
-        read => Io::later(async move {
-            let done = read.await;
-            match &done.result {
-                Ok(()) => done,
-                Err(error) => {
-                    core.note_read_error(place.member, error).await;
-                    rescue(core, first, done.buffers, Some((place.member, error.clone()))).await
+        read => {
+            let core = Rc::clone(core);
+            Io::later(async move {
+                let done = read.await;
+                match &done.result {
+                    Ok(()) => done,
+                    Err(error) => {
+                        core.note_read_error(place.member, error).await;
+                        let failed = Some((place.member, error.clone()));
+                        rescue(&core, first, done.buffers, failed).await
+                    }
                 }
-            }
-        }),
+            })
+        }
     }
 }
 

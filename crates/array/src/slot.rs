@@ -1,6 +1,6 @@
 //! A slot of the array and the member in it: what may be read from it and written to it.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability, Io, ReadDone, Zeroing};
@@ -56,35 +56,35 @@ pub(crate) struct Member {
     pub(crate) write_mostly: bool,
 }
 
-/// A place in the array. Its member is put in once; the state says what it is good for.
+/// A place in the array: the member in it, and what that is good for.
 pub(crate) struct Slot {
-    member: OnceCell<Member>,
+    member: RefCell<Option<Rc<Member>>>,
     state: Cell<SlotState>,
     /// Only counted where there are copies to choose from.
     mirrored: bool,
-    reads_in_flight: Cell<u32>,
+    reads_in_flight: Rc<Cell<u32>>,
     /// Where the last read ended: the next one there is sequential.
     read_end: Cell<u64>,
 }
 
 impl Slot {
     pub(crate) fn new(member: Option<Member>, state: SlotState, mirrored: bool) -> Self {
-        let cell = OnceCell::new();
-        if let Some(member) = member {
-            let _ = cell.set(member);
-        }
-        let state = if cell.get().is_some() { state } else { SlotState::Missing };
+        let state = if member.is_some() { state } else { SlotState::Missing };
         Slot {
-            member: cell,
+            member: RefCell::new(member.map(Rc::new)),
             state: Cell::new(state),
             mirrored,
-            reads_in_flight: Cell::new(0),
+            reads_in_flight: Rc::default(),
             read_end: Cell::new(u64::MAX),
         }
     }
 
-    pub(crate) fn member(&self) -> Option<&Member> {
-        self.member.get()
+    pub(crate) fn member(&self) -> Option<Rc<Member>> {
+        self.member.borrow().clone()
+    }
+
+    fn with_member<T>(&self, ask: impl FnOnce(&Member) -> T) -> Option<T> {
+        self.member.borrow().as_deref().map(ask)
     }
 
     pub(crate) fn state(&self) -> SlotState {
@@ -102,7 +102,8 @@ impl Slot {
             SlotState::Recovering { upto_bytes } => offset + bytes <= upto_bytes,
             SlotState::Missing | SlotState::Faulty => false,
         };
-        valid && self.member().is_some_and(|member| !member.bad.borrow().overlaps(offset, bytes))
+        let good = |member: &Member| !member.bad.borrow().overlaps(offset, bytes);
+        valid && self.with_member(good).unwrap_or(false)
     }
 
     /// Whether writes go to the member.
@@ -113,28 +114,24 @@ impl Slot {
     /// How unwelcome a read at `offset` is: lower is better. Members that others should be tried
     /// before come last, then a sequential reader keeps its member, then the idlest one wins.
     pub(crate) fn read_cost(&self, offset: u64) -> (bool, u32) {
-        let write_mostly = self.member().is_some_and(|member| member.write_mostly);
+        let write_mostly = self.with_member(|member| member.write_mostly).unwrap_or(false);
         let jump = u32::from(self.read_end.get() != offset);
         (write_mostly, self.reads_in_flight.get() * 2 + jump)
     }
 
     /// Reads from the data area.
-    pub(crate) fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
-        let member = self.present();
-        if !self.mirrored {
-            return member.drive.read(member.data_offset + offset, buffers);
-        }
+    pub(crate) fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         self.read_end.set(offset + world::total_bytes(&buffers));
-        match member.drive.read(member.data_offset + offset, buffers) {
-            Io::Ready(done) => Io::Ready(done),
-            Io::Later(read) => {
-                self.reads_in_flight.set(self.reads_in_flight.get() + 1);
-                let counted = Counted(&self.reads_in_flight);
+        let read = self.present(|member| member.drive.read(member.data_offset + offset, buffers));
+        match read {
+            Io::Later(read) if self.mirrored => {
+                let counted = Counted::new(&self.reads_in_flight);
                 Io::later(async move {
                     let _counted = counted;
                     read.await
                 })
             }
+            read => read,
         }
     }
 
@@ -144,9 +141,8 @@ impl Slot {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        let member = self.present();
-        member.drive.write(member.data_offset + offset, buffers, durability)
+    ) -> Io<Result<(), DriveError>> {
+        self.present(|member| member.drive.write(member.data_offset + offset, buffers, durability))
     }
 
     /// Makes a range of the data area zero.
@@ -156,20 +152,28 @@ impl Slot {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        let member = self.present();
-        member.drive.write_zeroes(member.data_offset + offset, bytes, zeroing, durability)
+    ) -> Io<Result<(), DriveError>> {
+        self.present(|member| {
+            member.drive.write_zeroes(member.data_offset + offset, bytes, zeroing, durability)
+        })
     }
 
-    fn present(&self) -> &Member {
-        self.member().expect("only members that are there are read and written")
+    fn present<T>(&self, act: impl FnOnce(&Member) -> T) -> T {
+        self.with_member(act).expect("only members that are there are read and written")
     }
 }
 
 /// Counts down when the operation ends, or is dropped.
-struct Counted<'a>(&'a Cell<u32>);
+struct Counted(Rc<Cell<u32>>);
 
-impl Drop for Counted<'_> {
+impl Counted {
+    fn new(count: &Rc<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Counted(Rc::clone(count))
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -65,27 +65,28 @@ pub struct ReadDone {
     pub result: Result<(), DriveError>,
 }
 
-/// An operation under way; it may have ended already.
-pub enum Io<'a, T> {
+/// An operation under way; it may have ended already. It owns all it needs, the drive's state
+/// included, so the drive may be let go of before it ends.
+pub enum Io<T> {
     /// Ended at once; `None` once it was awaited.
     Ready(Option<T>),
     /// Ends later.
-    Later(Pin<Box<dyn Future<Output = T> + 'a>>),
+    Later(Pin<Box<dyn Future<Output = T>>>),
 }
 
-impl<'a, T> Io<'a, T> {
+impl<T> Io<T> {
     /// An operation that has ended.
     pub fn ready(output: T) -> Self {
         Io::Ready(Some(output))
     }
 
     /// An operation that runs as `future`.
-    pub fn later(future: impl Future<Output = T> + 'a) -> Self {
+    pub fn later(future: impl Future<Output = T> + 'static) -> Self {
         Io::Later(Box::pin(future))
     }
 }
 
-impl<T: Unpin> Future for Io<'_, T> {
+impl<T: Unpin> Future for Io<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -103,7 +104,7 @@ pub trait Drive {
     fn facts(&self) -> &Facts;
 
     /// Fills `buffers`, in order, from `offset` on.
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone>;
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone>;
 
     /// Stores `buffers`, in order, from `offset` on. After an error any part may be stored, and
     /// each block holds its old or its new content.
@@ -112,13 +113,13 @@ pub trait Drive {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>>;
+    ) -> Io<Result<(), DriveError>>;
 
     /// Makes every write that has completed survive a power cut.
-    fn flush(&self) -> Io<'_, Result<(), DriveError>>;
+    fn flush(&self) -> Io<Result<(), DriveError>>;
 
     /// Tells the drive that the bytes are not needed any more.
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>>;
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>>;
 
     /// Makes the bytes read as zero.
     fn write_zeroes(
@@ -127,7 +128,7 @@ pub trait Drive {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>>;
+    ) -> Io<Result<(), DriveError>>;
 }
 
 /// Whether a drive with `facts` can take the operation at all: range and alignment for all of

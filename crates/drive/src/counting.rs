@@ -63,7 +63,7 @@ impl Drive for Counting {
         self.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         self.count(Durability::Cached, |counts| {
             counts.reads += 1;
             counts.read_bytes += total_bytes(&buffers);
@@ -76,7 +76,7 @@ impl Drive for Counting {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         self.count(durability, |counts| {
             counts.writes += 1;
             counts.write_bytes += total_bytes(&buffers);
@@ -84,12 +84,12 @@ impl Drive for Counting {
         self.inner.write(offset, buffers, durability)
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         self.count(Durability::Cached, |counts| counts.flushes += 1);
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         self.count(Durability::Cached, |counts| {
             counts.discards += 1;
             counts.discard_bytes += bytes;
@@ -103,7 +103,7 @@ impl Drive for Counting {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         self.count(durability, |counts| {
             counts.zeroes += 1;
             counts.zero_bytes += bytes;

@@ -168,7 +168,7 @@ impl FaultControl {
 
 impl Faulty {
     /// Runs `act` as a task, so that it goes on even if nobody waits for it any more.
-    fn task<T: 'static>(&self, act: impl Future<Output = T> + 'static) -> Io<'_, T> {
+    fn task<T: 'static>(&self, act: impl Future<Output = T> + 'static) -> Io<T> {
         let task = self.state.world.spawn(act);
         Io::later(task)
     }
@@ -179,13 +179,14 @@ impl Drive for Faulty {
         self.state.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         let bytes = total_bytes(&buffers);
         let checked = self.state.check(Operation::Read, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(ReadDone { buffers, result: checked });
         }
-        Io::later(self.state.read(offset, buffers))
+        let state = Rc::clone(&self.state);
+        Io::later(async move { state.read(offset, buffers).await })
     }
 
     fn write(
@@ -193,7 +194,7 @@ impl Drive for Faulty {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let bytes = total_bytes(&buffers);
         let checked = self.state.check(Operation::Write, offset, bytes);
         if checked.is_err() || bytes == 0 {
@@ -203,12 +204,12 @@ impl Drive for Faulty {
         self.task(async move { state.write(offset, buffers, durability).await })
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         let state = Rc::clone(&self.state);
         self.task(async move { state.flush().await })
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         let checked = self.state.check(Operation::Discard, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(checked.map(|()| Discarded::Unspecified));
@@ -223,7 +224,7 @@ impl Drive for Faulty {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let checked = self.state.check(Operation::WriteZeroes, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(checked);

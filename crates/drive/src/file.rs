@@ -26,7 +26,9 @@ const PARTS_MAX: usize = 1024;
 const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// A regular file or a block device.
-pub struct FileDrive {
+pub struct FileDrive(Rc<OpenFile>);
+
+struct OpenFile {
     facts: Facts,
     ring: Ring,
     pool: Pool,
@@ -46,7 +48,7 @@ impl FileDrive {
         let ring = world.ring().ok_or_else(|| OpenError::NoRing { path: path.to_owned() })?;
         let Opened { file, facts, alignment, identity } =
             open(path, options, world.pool(), Path::new(sysfs::ROOT))?;
-        Ok(FileDrive {
+        Ok(FileDrive(Rc::new(OpenFile {
             facts,
             ring: ring.clone(),
             pool: world.pool().clone(),
@@ -54,15 +56,17 @@ impl FileDrive {
             alignment,
             identity,
             flush_failed: Cell::new(false),
-        })
+        })))
     }
 
     /// Which drive it is, by whatever name it was opened.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        self.identity
+        self.0.identity
     }
+}
 
+impl OpenFile {
     /// Whether the kernel takes this buffer as it is.
     fn fits(&self, buffer: &[u8]) -> bool {
         self.alignment.is_none_or(|alignment| {
@@ -267,33 +271,37 @@ impl Drop for Unanswered<'_> {
 
 impl Drive for FileDrive {
     fn facts(&self) -> &Facts {
-        &self.facts
+        &self.0.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         let bytes = total_bytes(&buffers);
-        let checked = self.check(Operation::Read, offset, bytes);
+        let checked = self.0.check(Operation::Read, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(ReadDone { buffers, result: checked });
         }
-        let failed = move |error| self.failed(Operation::Read, offset, bytes, error);
-        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.fits(buffer)) {
+        let file = Rc::clone(&self.0);
+        let failed =
+            move |file: &OpenFile, error| file.failed(Operation::Read, offset, bytes, error);
+        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.0.fits(buffer)) {
             return Io::later(async move {
-                let (buffers, result) = self.read_slowly(offset, buffers).await;
-                ReadDone { buffers, result: result.map_err(failed) }
+                let (buffers, result) = file.read_slowly(offset, buffers).await;
+                ReadDone { buffers, result: result.map_err(|error| failed(&file, error)) }
             });
         }
-        let operation = self.ring.read(&self.file, offset, buffers);
+        let operation = file.ring.read(&file.file, offset, buffers);
         Io::later(async move {
             let (mut buffers, read) = operation.await;
             let result = match read {
                 Ok(done) if done as u64 == bytes => Ok(()),
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(failed(error)),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    Err(failed(&file, error))
+                }
                 _ => {
                     // Cut short: read anew in pieces. Too rare to have room in every future.
-                    let again = Box::pin(self.read_slowly(offset, buffers)).await;
+                    let again = Box::pin(file.read_slowly(offset, buffers)).await;
                     buffers = again.0;
-                    again.1.map_err(failed)
+                    again.1.map_err(|error| failed(&file, error))
                 }
             };
             ReadDone { buffers, result }
@@ -305,56 +313,66 @@ impl Drive for FileDrive {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let bytes = total_bytes(&buffers);
-        let checked = self.check(Operation::Write, offset, bytes);
+        let checked = self.0.check(Operation::Write, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(checked);
         }
         let durable = durability == Durability::Durable;
-        let failed = move |error| self.failed(Operation::Write, offset, bytes, error);
-        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.fits(buffer)) {
+        let file = Rc::clone(&self.0);
+        let failed =
+            move |file: &OpenFile, error| file.failed(Operation::Write, offset, bytes, error);
+        if buffers.len() > PARTS_MAX || !buffers.iter().all(|buffer| self.0.fits(buffer)) {
             return Io::later(async move {
-                self.write_slowly(offset, buffers, durable).await.map_err(failed)
+                file.write_slowly(offset, buffers, durable)
+                    .await
+                    .map_err(|error| failed(&file, error))
             });
         }
-        let operation = self.ring.write(&self.file, offset, buffers, durable);
+        let operation = file.ring.write(&file.file, offset, buffers, durable);
         Io::later(async move {
             let (buffers, written) = operation.await;
             match written {
                 Ok(done) if done as u64 == bytes => Ok(()),
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(failed(error)),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    Err(failed(&file, error))
+                }
                 // Cut short: written anew in pieces.
-                _ => Box::pin(self.write_slowly(offset, buffers, durable)).await.map_err(failed),
+                _ => Box::pin(file.write_slowly(offset, buffers, durable))
+                    .await
+                    .map_err(|error| failed(&file, error)),
             }
         })
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
-        if self.facts.read_only {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
+        if self.0.facts.read_only {
             return Io::ready(Ok(()));
         }
-        if self.flush_failed.get() {
-            return Io::ready(Err(self.flush_lost(None)));
+        if self.0.flush_failed.get() {
+            return Io::ready(Err(self.0.flush_lost(None)));
         }
+        let file = Rc::clone(&self.0);
         Io::later(async move {
-            self.sync().await.map_err(|error| self.flush_lost(Some(Rc::new(error))))
+            file.sync().await.map_err(|error| file.flush_lost(Some(Rc::new(error))))
         })
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
-        let checked = self.check(Operation::Discard, offset, bytes);
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
+        let checked = self.0.check(Operation::Discard, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(checked.map(|()| Discarded::Unspecified));
         }
+        let file = Rc::clone(&self.0);
         Io::later(async move {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            match self.ring.allocate(&self.file, mode, offset, bytes).await {
+            match file.ring.allocate(&file.file, mode, offset, bytes).await {
                 Ok(()) => Ok(Discarded::Zeroes),
                 Err(error) if ErrorKind::of(&error) == ErrorKind::Unsupported => {
                     Ok(Discarded::Unspecified)
                 }
-                Err(error) => Err(self.failed(Operation::Discard, offset, bytes, error)),
+                Err(error) => Err(file.failed(Operation::Discard, offset, bytes, error)),
             }
         })
     }
@@ -365,15 +383,16 @@ impl Drive for FileDrive {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        let checked = self.check(Operation::WriteZeroes, offset, bytes);
+    ) -> Io<Result<(), DriveError>> {
+        let checked = self.0.check(Operation::WriteZeroes, offset, bytes);
         if checked.is_err() || bytes == 0 {
             return Io::ready(checked);
         }
         let durable = durability == Durability::Durable;
+        let file = Rc::clone(&self.0);
         Io::later(async move {
-            let result = self.zero(offset, bytes, zeroing, durable).await;
-            result.map_err(|error| self.failed(Operation::WriteZeroes, offset, bytes, error))
+            let result = file.zero(offset, bytes, zeroing, durable).await;
+            result.map_err(|error| file.failed(Operation::WriteZeroes, offset, bytes, error))
         })
     }
 }

@@ -133,7 +133,7 @@ impl Drive for MemoryDrive {
         &self.facts
     }
 
-    fn read(&self, offset: u64, mut buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, mut buffers: ReadBufs) -> Io<ReadDone> {
         let result = self.check(Operation::Read, offset, total_bytes(&buffers));
         if result.is_ok() {
             self.fetch(offset, &mut buffers);
@@ -146,16 +146,16 @@ impl Drive for MemoryDrive {
         offset: u64,
         buffers: WriteBufs,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let result = self.check(Operation::Write, offset, total_bytes(&buffers));
         Io::ready(result.map(|()| self.store(offset, &buffers)))
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         Io::ready(Ok(()))
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         let result = self.check(Operation::Discard, offset, bytes);
         Io::ready(result.map(|()| {
             self.clear(offset, bytes);
@@ -169,7 +169,7 @@ impl Drive for MemoryDrive {
         bytes: u64,
         _zeroing: Zeroing,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let result = self.check(Operation::WriteZeroes, offset, bytes);
         Io::ready(result.map(|()| self.clear(offset, bytes)))
     }

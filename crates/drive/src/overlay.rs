@@ -58,7 +58,9 @@ impl Content {
 }
 
 /// Reads of a base drive, with writes kept in memory.
-pub struct Overlay {
+pub struct Overlay(Rc<Layer>);
+
+struct Layer {
     base: Rc<dyn Drive>,
     facts: Facts,
     /// By first byte; they never overlap.
@@ -73,15 +75,18 @@ impl Overlay {
     pub fn new(base: Rc<dyn Drive>, limit_bytes: u64) -> Overlay {
         let facts = Facts { read_only: false, ..base.facts().clone() };
         let extents = RefCell::default();
-        Overlay { base, facts, extents, held_bytes: Cell::new(0), limit_bytes }
+        let held_bytes = Cell::new(0);
+        Overlay(Rc::new(Layer { base, facts, extents, held_bytes, limit_bytes }))
     }
 
     /// Bytes of content kept in memory.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.held_bytes.get()
+        self.0.held_bytes.get()
     }
+}
 
+impl Layer {
     /// Forgets what was kept of the range, and cuts the extents that reach into it.
     fn clear(&self, range: Range<u64>) {
         let mut extents = self.extents.borrow_mut();
@@ -186,18 +191,19 @@ impl Overlay {
 
 impl Drive for Overlay {
     fn facts(&self) -> &Facts {
-        &self.facts
+        &self.0.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         let bytes = total_bytes(&buffers);
-        if let Err(error) = check_range(&self.facts, Operation::Read, offset, bytes) {
+        if let Err(error) = check_range(&self.0.facts, Operation::Read, offset, bytes) {
             return Io::ready(ReadDone { buffers, result: Err(error) });
         }
-        if self.stretch(offset, offset + bytes) == (offset + bytes, false) {
-            return self.base.read(offset, buffers);
+        if self.0.stretch(offset, offset + bytes) == (offset + bytes, false) {
+            return self.0.base.read(offset, buffers);
         }
-        Io::later(self.read_mixed(offset, buffers))
+        let layer = Rc::clone(&self.0);
+        Io::later(async move { layer.read_mixed(offset, buffers).await })
     }
 
     fn write(
@@ -205,21 +211,21 @@ impl Drive for Overlay {
         offset: u64,
         buffers: WriteBufs,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        let checked = check_range(&self.facts, Operation::Write, offset, total_bytes(&buffers));
-        Io::ready(checked.and_then(|()| self.store(offset, &buffers)))
+    ) -> Io<Result<(), DriveError>> {
+        let checked = check_range(&self.0.facts, Operation::Write, offset, total_bytes(&buffers));
+        Io::ready(checked.and_then(|()| self.0.store(offset, &buffers)))
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         Io::ready(Ok(()))
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
-        let checked = check_range(&self.facts, Operation::Discard, offset, bytes);
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
+        let checked = check_range(&self.0.facts, Operation::Discard, offset, bytes);
         Io::ready(checked.map(|()| {
             if bytes > 0 {
-                self.clear(offset..offset + bytes);
-                self.keep(offset, Content::Zeroes(bytes));
+                self.0.clear(offset..offset + bytes);
+                self.0.keep(offset, Content::Zeroes(bytes));
             }
             Discarded::Zeroes
         }))
@@ -231,12 +237,12 @@ impl Drive for Overlay {
         bytes: u64,
         _zeroing: Zeroing,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        let checked = check_range(&self.facts, Operation::WriteZeroes, offset, bytes);
+    ) -> Io<Result<(), DriveError>> {
+        let checked = check_range(&self.0.facts, Operation::WriteZeroes, offset, bytes);
         Io::ready(checked.map(|()| {
             if bytes > 0 {
-                self.clear(offset..offset + bytes);
-                self.keep(offset, Content::Zeroes(bytes));
+                self.0.clear(offset..offset + bytes);
+                self.0.keep(offset, Content::Zeroes(bytes));
             }
         }))
     }

@@ -77,7 +77,9 @@ impl Drop for Held {
 }
 
 /// A drive of one-byte blocks over one of larger blocks.
-pub struct Padded {
+pub struct Padded(Rc<Padding>);
+
+struct Padding {
     world: World,
     inner: Rc<dyn Drive>,
     claims: Rc<Claims>,
@@ -89,9 +91,11 @@ impl Padded {
     #[must_use]
     pub fn new(world: &World, inner: Rc<dyn Drive>) -> Padded {
         let facts = Facts { block_bytes: 1, ..inner.facts().clone() };
-        Padded { world: world.clone(), inner, claims: Rc::default(), facts }
+        Padded(Rc::new(Padding { world: world.clone(), inner, claims: Rc::default(), facts }))
     }
+}
 
+impl Padding {
     /// The whole blocks around a range.
     fn around(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let block = u64::from(self.inner.facts().block_bytes);
@@ -225,16 +229,19 @@ async fn rewrite(
 
 impl Drive for Padded {
     fn facts(&self) -> &Facts {
-        &self.facts
+        &self.0.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         let bytes = total_bytes(&buffers);
-        match self.check(Operation::Read, offset, bytes) {
+        match self.0.check(Operation::Read, offset, bytes) {
             Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
             Ok(()) if bytes == 0 => Io::ready(ReadDone { buffers, result: Ok(()) }),
-            Ok(()) if self.aligned(offset, bytes) => self.inner.read(offset, buffers),
-            Ok(()) => Io::later(self.read_around(offset, buffers)),
+            Ok(()) if self.0.aligned(offset, bytes) => self.0.inner.read(offset, buffers),
+            Ok(()) => {
+                let padding = Rc::clone(&self.0);
+                Io::later(async move { padding.read_around(offset, buffers).await })
+            }
         }
     }
 
@@ -243,36 +250,40 @@ impl Drive for Padded {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         let bytes = total_bytes(&buffers);
-        match self.check(Operation::Write, offset, bytes) {
+        match self.0.check(Operation::Write, offset, bytes) {
             Ok(()) if bytes > 0 => {}
             checked => return Io::ready(checked),
         }
-        if self.aligned(offset, bytes) {
-            let write = async move || self.inner.write(offset, buffers, durability).await;
-            return Io::later(self.claimed(offset, bytes, write));
+        let padding = Rc::clone(&self.0);
+        if self.0.aligned(offset, bytes) {
+            return Io::later(async move {
+                let write = async || padding.inner.write(offset, buffers, durability).await;
+                padding.claimed(offset, bytes, write).await
+            });
         }
-        Io::later(self.rewrite(offset, buffers, durability))
+        Io::later(async move { padding.rewrite(offset, buffers, durability).await })
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
-        self.inner.flush()
+    fn flush(&self) -> Io<Result<(), DriveError>> {
+        self.0.inner.flush()
     }
 
     /// Fragments of blocks at the ends are left as they are, and the answer says so.
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
-        let (start, end) = match self.check(Operation::Discard, offset, bytes) {
-            Ok(()) => self.within(offset, bytes),
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
+        let (start, end) = match self.0.check(Operation::Discard, offset, bytes) {
+            Ok(()) => self.0.within(offset, bytes),
             Err(error) => return Io::ready(Err(error)),
         };
         if start == end {
             return Io::ready(Ok(Discarded::Unspecified));
         }
         let whole = (start, end) == (offset, offset + bytes);
+        let padding = Rc::clone(&self.0);
         Io::later(async move {
-            let discard = async || self.inner.discard(start, end - start).await;
-            let discarded = self.claimed(start, end - start, discard).await?;
+            let discard = async || padding.inner.discard(start, end - start).await;
+            let discarded = padding.claimed(start, end - start, discard).await?;
             Ok(if whole { discarded } else { Discarded::Unspecified })
         })
     }
@@ -283,9 +294,12 @@ impl Drive for Padded {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        match self.check(Operation::WriteZeroes, offset, bytes) {
-            Ok(()) if bytes > 0 => Io::later(self.zero(offset, bytes, zeroing, durability)),
+    ) -> Io<Result<(), DriveError>> {
+        match self.0.check(Operation::WriteZeroes, offset, bytes) {
+            Ok(()) if bytes > 0 => {
+                let padding = Rc::clone(&self.0);
+                Io::later(async move { padding.zero(offset, bytes, zeroing, durability).await })
+            }
             checked => Io::ready(checked),
         }
     }

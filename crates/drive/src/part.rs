@@ -42,7 +42,7 @@ impl Drive for Slice {
         &self.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         match self.place(Operation::Read, offset, total_bytes(&buffers)) {
             Ok(place) => self.base.read(place, buffers),
             Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
@@ -54,18 +54,18 @@ impl Drive for Slice {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.place(Operation::Write, offset, total_bytes(&buffers)) {
             Ok(place) => self.base.write(place, buffers, durability),
             Err(error) => Io::ready(Err(error)),
         }
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         self.base.flush()
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
         match self.place(Operation::Discard, offset, bytes) {
             Ok(place) => self.base.discard(place, bytes),
             Err(error) => Io::ready(Err(error)),
@@ -78,7 +78,7 @@ impl Drive for Slice {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.place(Operation::WriteZeroes, offset, bytes) {
             Ok(place) => self.base.write_zeroes(place, bytes, zeroing, durability),
             Err(error) => Io::ready(Err(error)),

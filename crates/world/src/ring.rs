@@ -259,12 +259,12 @@ impl Ring {
 
     /// Reads from `offset` into `buffers`, in order, and gives them back with the count of bytes
     /// read, which may be short.
-    pub fn read<'a>(
-        &'a self,
+    pub fn read(
+        &self,
         file: &FixedFile,
         offset: u64,
         mut buffers: ReadBufs,
-    ) -> impl Future<Output = (ReadBufs, io::Result<usize>)> + use<'a> {
+    ) -> impl Future<Output = (ReadBufs, io::Result<usize>)> + use<> {
         let (entry, vectors) = if let [only] = buffers.as_mut_slice() {
             let (start, len) = (only.as_mut_ptr(), only.len().min(OP_BYTES_MAX) as u32);
             let entry = if only.registered() {
@@ -292,13 +292,13 @@ impl Ring {
 
     /// Writes `buffers`, in order, from `offset` on; the count may be short. With `durable` the
     /// data is on stable storage when it completes (RWF_DSYNC).
-    pub fn write<'a>(
-        &'a self,
+    pub fn write(
+        &self,
         file: &FixedFile,
         offset: u64,
         buffers: WriteBufs,
         durable: bool,
-    ) -> impl Future<Output = (WriteBufs, io::Result<usize>)> + use<'a> {
+    ) -> impl Future<Output = (WriteBufs, io::Result<usize>)> + use<> {
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
         let (entry, vectors) = if let [only] = buffers.as_slice() {
             let (start, len) = (only.as_ptr(), only.len().min(OP_BYTES_MAX) as u32);
@@ -416,7 +416,7 @@ impl Ring {
         payload: Payload,
         _vectors: Vectors,
         file: &FixedFile,
-    ) -> Operation<'_> {
+    ) -> Operation {
         let _file = Rc::clone(&file.0);
         let mut inner = self.0.borrow_mut();
         let key = inner.operations.insert(InFlight {
@@ -426,7 +426,7 @@ impl Ring {
             state: State::Waiting(None),
         });
         inner.queue(entry.user_data(key as u64));
-        Operation { ring: self, key: Some(key) }
+        Operation { ring: self.clone(), key: Some(key) }
     }
 
     /// Submits what is queued; waits for a completion if `wait`.
@@ -579,12 +579,12 @@ impl Inner {
 }
 
 /// One operation's completion: gives back what it owned, with the kernel's result.
-struct Operation<'a> {
-    ring: &'a Ring,
+struct Operation {
+    ring: Ring,
     key: Option<usize>,
 }
 
-impl Future for Operation<'_> {
+impl Future for Operation {
     type Output = (Payload, io::Result<usize>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -606,7 +606,7 @@ impl Future for Operation<'_> {
     }
 }
 
-impl Drop for Operation<'_> {
+impl Drop for Operation {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut inner = self.ring.0.borrow_mut();

@@ -14,7 +14,7 @@ use world::{Pool, ReadBufs, SplitMix64, World, WriteBufs};
 
 /// Takes a random time for everything, so that operations overlap in every order.
 pub struct Jittery {
-    inner: MemoryDrive,
+    inner: Rc<MemoryDrive>,
     world: World,
     random: RefCell<SplitMix64>,
 }
@@ -22,15 +22,20 @@ pub struct Jittery {
 impl Jittery {
     pub fn new(world: &World, name: &str, bytes: u64, seed: u64) -> Rc<Jittery> {
         Rc::new(Jittery {
-            inner: MemoryDrive::new(name, bytes, 512),
+            inner: Rc::new(MemoryDrive::new(name, bytes, 512)),
             world: world.clone(),
             random: RefCell::new(SplitMix64::new(seed)),
         })
     }
 
-    async fn pause(&self) {
+    /// The drive below, after a pause.
+    fn later<T: 'static>(&self, act: impl AsyncFnOnce(Rc<MemoryDrive>) -> T + 'static) -> Io<T> {
         let ns = self.random.borrow_mut().below(100_000);
-        self.world.sleep(Duration::from_nanos(ns)).await;
+        let (world, inner) = (self.world.clone(), Rc::clone(&self.inner));
+        Io::later(async move {
+            world.sleep(Duration::from_nanos(ns)).await;
+            act(inner).await
+        })
     }
 }
 
@@ -39,11 +44,8 @@ impl Drive for Jittery {
         self.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
-        Io::later(async move {
-            self.pause().await;
-            self.inner.read(offset, buffers).await
-        })
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
+        self.later(async move |inner| inner.read(offset, buffers).await)
     }
 
     fn write(
@@ -51,25 +53,16 @@ impl Drive for Jittery {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        Io::later(async move {
-            self.pause().await;
-            self.inner.write(offset, buffers, durability).await
-        })
+    ) -> Io<Result<(), DriveError>> {
+        self.later(async move |inner| inner.write(offset, buffers, durability).await)
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
-        Io::later(async move {
-            self.pause().await;
-            self.inner.flush().await
-        })
+    fn flush(&self) -> Io<Result<(), DriveError>> {
+        self.later(async move |inner| inner.flush().await)
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
-        Io::later(async move {
-            self.pause().await;
-            self.inner.discard(offset, bytes).await
-        })
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
+        self.later(async move |inner| inner.discard(offset, bytes).await)
     }
 
     fn write_zeroes(
@@ -78,11 +71,8 @@ impl Drive for Jittery {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        Io::later(async move {
-            self.pause().await;
-            self.inner.write_zeroes(offset, bytes, zeroing, durability).await
-        })
+    ) -> Io<Result<(), DriveError>> {
+        self.later(async move |inner| inner.write_zeroes(offset, bytes, zeroing, durability).await)
     }
 }
 

@@ -13,7 +13,9 @@ pub const HELD_OFFSET: u64 = 0x1000;
 pub const RELEASE_OFFSET: u64 = 0x2000;
 
 /// A drive in memory that never answers at once, and holds some reads back.
-pub struct LateDrive {
+pub struct LateDrive(Rc<Late>);
+
+struct Late {
     inner: MemoryDrive,
     world: World,
     release: Notify,
@@ -22,22 +24,24 @@ pub struct LateDrive {
 impl LateDrive {
     pub fn serve(world: &World, size_bytes: u64) -> Rc<dyn Drive> {
         let inner = MemoryDrive::new("late", size_bytes, 1);
-        Rc::new(LateDrive { inner, world: world.clone(), release: Notify::default() })
+        let late = Late { inner, world: world.clone(), release: Notify::default() };
+        Rc::new(LateDrive(Rc::new(late)))
     }
 }
 
 impl Drive for LateDrive {
     fn facts(&self) -> &Facts {
-        self.inner.facts()
+        self.0.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
+        let late = Rc::clone(&self.0);
         Io::later(async move {
             if offset == HELD_OFFSET {
-                self.release.wait().await;
+                late.release.wait().await;
             }
-            self.world.yield_now().await;
-            self.inner.read(offset, buffers).await
+            late.world.yield_now().await;
+            late.inner.read(offset, buffers).await
         })
     }
 
@@ -46,25 +50,27 @@ impl Drive for LateDrive {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
+        let late = Rc::clone(&self.0);
         Io::later(async move {
-            self.world.yield_now().await;
+            late.world.yield_now().await;
             if offset == RELEASE_OFFSET {
-                self.release.notify_all();
+                late.release.notify_all();
             }
-            self.inner.write(offset, buffers, durability).await
+            late.inner.write(offset, buffers, durability).await
         })
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
+        let late = Rc::clone(&self.0);
         Io::later(async move {
-            self.world.yield_now().await;
-            self.inner.flush().await
+            late.world.yield_now().await;
+            late.inner.flush().await
         })
     }
 
-    fn discard(&self, offset: u64, bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
-        self.inner.discard(offset, bytes)
+    fn discard(&self, offset: u64, bytes: u64) -> Io<Result<Discarded, DriveError>> {
+        self.0.inner.discard(offset, bytes)
     }
 
     fn write_zeroes(
@@ -73,8 +79,8 @@ impl Drive for LateDrive {
         bytes: u64,
         zeroing: Zeroing,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
-        self.inner.write_zeroes(offset, bytes, zeroing, durability)
+    ) -> Io<Result<(), DriveError>> {
+        self.0.inner.write_zeroes(offset, bytes, zeroing, durability)
     }
 }
 
@@ -117,7 +123,7 @@ impl Drive for FailingDrive {
         self.inner.facts()
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         match self.check(Operation::Read, offset) {
             Ok(()) => self.inner.read(offset, buffers),
             Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
@@ -129,18 +135,18 @@ impl Drive for FailingDrive {
         offset: u64,
         buffers: WriteBufs,
         durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         match self.check(Operation::Write, offset) {
             Ok(()) => self.inner.write(offset, buffers, durability),
             Err(error) => Io::ready(Err(error)),
         }
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         Io::ready(Ok(()))
     }
 
-    fn discard(&self, offset: u64, _bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, offset: u64, _bytes: u64) -> Io<Result<Discarded, DriveError>> {
         Io::ready(self.check(Operation::Discard, offset).map(|()| Discarded::Unspecified))
     }
 
@@ -150,7 +156,7 @@ impl Drive for FailingDrive {
         _bytes: u64,
         _zeroing: Zeroing,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         Io::ready(self.check(Operation::WriteZeroes, offset))
     }
 }

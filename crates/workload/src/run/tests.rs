@@ -29,7 +29,7 @@ struct Sleeping {
     fails: fn(u64) -> bool,
     asked: RefCell<Vec<(u64, Direction, u64)>>,
     written: RefCell<Vec<u8>>,
-    outstanding_max: Cell<(u32, u32)>,
+    outstanding_max: Rc<Cell<(u32, u32)>>,
 }
 
 impl Sleeping {
@@ -43,11 +43,15 @@ impl Sleeping {
             fails: |_| false,
             asked: RefCell::default(),
             written: RefCell::default(),
-            outstanding_max: Cell::default(),
+            outstanding_max: Rc::default(),
         }
     }
 
-    async fn answer(&self, offset: u64, operation: Operation) -> Result<(), DriveError> {
+    fn answer(
+        &self,
+        offset: u64,
+        operation: Operation,
+    ) -> impl Future<Output = Result<(), DriveError>> + use<> {
         let now_ns = self.world.now_ns();
         let direction = match operation {
             Operation::Read => Direction::Read,
@@ -55,20 +59,25 @@ impl Sleeping {
         };
         let number = self.asked.borrow().len() as u64;
         self.asked.borrow_mut().push((now_ns, direction, offset));
-        let (outstanding, most) = self.outstanding_max.get();
-        self.outstanding_max.set((outstanding + 1, most.max(outstanding + 1)));
+        let outstanding_max = Rc::clone(&self.outstanding_max);
+        let (outstanding, most) = outstanding_max.get();
+        outstanding_max.set((outstanding + 1, most.max(outstanding + 1)));
         let mut done_ns = now_ns + self.latency_ns;
         if self.pause_ns.contains(&done_ns) {
             done_ns = self.pause_ns.end;
         }
-        self.world.sleep_until_ns(done_ns).await;
-        let (outstanding, most) = self.outstanding_max.get();
-        self.outstanding_max.set((outstanding - 1, most));
-        if !(self.fails)(number) {
-            return Ok(());
+        let (world, drive) = (self.world.clone(), self.facts.name.clone());
+        let fails = (self.fails)(number);
+        async move {
+            world.sleep_until_ns(done_ns).await;
+            let (outstanding, most) = outstanding_max.get();
+            outstanding_max.set((outstanding - 1, most));
+            if !fails {
+                return Ok(());
+            }
+            let kind = ErrorKind::Media;
+            Err(DriveError { kind, operation, offset, bytes: 4096, drive, source: None })
         }
-        let (kind, drive) = (ErrorKind::Media, self.facts.name.clone());
-        Err(DriveError { kind, operation, offset, bytes: 4096, drive, source: None })
     }
 }
 
@@ -77,11 +86,9 @@ impl Drive for Sleeping {
         &self.facts
     }
 
-    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<'_, ReadDone> {
-        Io::later(async move {
-            let result = self.answer(offset, Operation::Read).await;
-            ReadDone { buffers, result }
-        })
+    fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
+        let answer = self.answer(offset, Operation::Read);
+        Io::later(async move { ReadDone { buffers, result: answer.await } })
     }
 
     fn write(
@@ -89,16 +96,16 @@ impl Drive for Sleeping {
         offset: u64,
         buffers: WriteBufs,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         self.written.borrow_mut().extend_from_slice(&buffers[0][..8]);
         Io::later(self.answer(offset, Operation::Write))
     }
 
-    fn flush(&self) -> Io<'_, Result<(), DriveError>> {
+    fn flush(&self) -> Io<Result<(), DriveError>> {
         Io::ready(Ok(()))
     }
 
-    fn discard(&self, _offset: u64, _bytes: u64) -> Io<'_, Result<Discarded, DriveError>> {
+    fn discard(&self, _offset: u64, _bytes: u64) -> Io<Result<Discarded, DriveError>> {
         Io::ready(Ok(Discarded::Unspecified))
     }
 
@@ -108,7 +115,7 @@ impl Drive for Sleeping {
         _bytes: u64,
         _zeroing: Zeroing,
         _durability: Durability,
-    ) -> Io<'_, Result<(), DriveError>> {
+    ) -> Io<Result<(), DriveError>> {
         Io::ready(Ok(()))
     }
 }

@@ -4,6 +4,8 @@
 //! drive may lack is made up for here: a trim that the drive can't do is still a success, because
 //! it is advice; zeroes are written where it can't make them.
 
+use std::rc::Rc;
+
 use drive::{Drive, DriveError, Durability, ErrorKind, Io, Zeroing};
 use smallvec::smallvec;
 use world::{Buf, Pool};
@@ -61,13 +63,13 @@ fn told(kind: ErrorKind) -> (ErrorCode, &'static str) {
 }
 
 /// Starts a command; `payload` is that of a write.
-pub(super) fn begin<'a>(
-    drive: &'a dyn Drive,
-    pool: &'a Pool,
+pub(super) fn begin(
+    drive: &Rc<dyn Drive>,
+    pool: &Pool,
     ticket: Ticket,
     command: Command,
     payload: Option<Buf>,
-) -> Io<'a, Answer> {
+) -> Io<Answer> {
     match command {
         Command::Read { offset, length } => {
             let reading = drive.read(offset, smallvec![pool.take(length as usize)]);
@@ -86,8 +88,10 @@ pub(super) fn begin<'a>(
         }
         Command::Flush => then(drive.flush(), |result| Answer::of(ticket, result)),
         Command::Trim { offset, length, fua } => {
-            let trimming = trim(drive, offset, u64::from(length), fua);
-            Io::later(async move { Answer::of(ticket, trimming.await) })
+            let drive = Rc::clone(drive);
+            Io::later(async move {
+                Answer::of(ticket, trim(&*drive, offset, u64::from(length), fua).await)
+            })
         }
         // The drive reads ahead by itself where it is of use, and the client does not need to
         // know whether it does.
@@ -101,8 +105,11 @@ pub(super) fn begin<'a>(
         Command::WriteZeroes { offset, length, fua, no_hole, fast_only: false } => {
             let zeroing = if no_hole { Zeroing::KeepAllocated } else { Zeroing::MayUnmap };
             let bytes = u64::from(length);
-            let zeroes = write_zeroes(drive, pool, offset, bytes, zeroing, durability(fua));
-            Io::later(async move { Answer::of(ticket, zeroes.await) })
+            let (drive, pool, durability) = (Rc::clone(drive), pool.clone(), durability(fua));
+            Io::later(async move {
+                let zeroes = write_zeroes(&*drive, &pool, offset, bytes, zeroing, durability);
+                Answer::of(ticket, zeroes.await)
+            })
         }
         Command::BlockStatus { .. } => {
             // Drives do not tell holes from data, and "data" is always true enough.
@@ -119,7 +126,7 @@ fn durability(fua: bool) -> Durability {
 }
 
 /// Continues an operation, at once if it has ended.
-fn then<'a, T: Unpin + 'a, U>(io: Io<'a, T>, next: impl FnOnce(T) -> U + 'a) -> Io<'a, U> {
+fn then<T: Unpin + 'static, U>(io: Io<T>, next: impl FnOnce(T) -> U + 'static) -> Io<U> {
     match io {
         Io::Ready(output) => Io::ready(next(output.expect("it was not awaited yet"))),
         Io::Later(future) => Io::later(async move { next(future.await) }),

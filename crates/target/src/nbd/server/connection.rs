@@ -141,7 +141,7 @@ impl Link<'_> {
         let transmission = Transmission {
             link: self,
             number,
-            drive: &*drive,
+            drive: &drive,
             operations: Operations::new(),
             outbox: Outbox::new(),
             room: Room::new(limits.connection_requests_max, limits.connection_bytes_max),
@@ -189,7 +189,7 @@ impl Link<'_> {
 struct Transmission<'a> {
     link: Link<'a>,
     number: u64,
-    drive: &'a dyn Drive,
+    drive: &'a Rc<dyn Drive>,
     operations: Operations<'a, (Answer, Admitted)>,
     outbox: Outbox,
     room: Room,
