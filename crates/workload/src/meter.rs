@@ -104,7 +104,36 @@ struct Tally {
     bytes: u64,
     errors: u64,
     from_issue: Histogram,
-    from_intended: Histogram,
+    /// `None` as long as every request started when it should, as in a closed loop: then both are
+    /// the same.
+    late: Option<Box<Histogram>>,
+}
+
+impl Tally {
+    #[inline]
+    fn record(&mut self, from_issue_ns: u64, from_intended_ns: u64) {
+        if from_issue_ns != from_intended_ns && self.late.is_none() {
+            self.late = Some(Box::new(self.from_issue.clone()));
+        }
+        self.from_issue.record(from_issue_ns);
+        if let Some(late) = &mut self.late {
+            late.record(from_intended_ns);
+        }
+    }
+
+    fn intended(&self) -> &Histogram {
+        self.late.as_deref().unwrap_or(&self.from_issue)
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.errors += other.errors;
+        if self.late.is_some() || other.late.is_some() {
+            let late = self.late.get_or_insert_with(|| Box::new(self.from_issue.clone()));
+            late.merge(other.intended());
+        }
+        self.from_issue.merge(&other.from_issue);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -200,8 +229,7 @@ impl Meter {
             return;
         }
         tally.bytes = tally.bytes.saturating_add(u64::from(completion.bytes));
-        tally.from_issue.record(completed_ns.saturating_sub(issued_ns));
-        tally.from_intended.record(from_intended_ns);
+        tally.record(completed_ns.saturating_sub(issued_ns), from_intended_ns);
         let sample = &mut interval.samples[completion.direction.index()];
         sample.requests += 1;
         sample.bytes = sample.bytes.saturating_add(u64::from(completion.bytes));
@@ -253,10 +281,7 @@ impl Meter {
         self.drained.latency_max_ns = self.drained.latency_max_ns.max(other.drained.latency_max_ns);
         self.disordered += other.disordered;
         for (own, others) in self.directions.iter_mut().zip(&other.directions) {
-            own.bytes = own.bytes.saturating_add(others.bytes);
-            own.errors += others.errors;
-            own.from_issue.merge(&others.from_issue);
-            own.from_intended.merge(&others.from_intended);
+            own.absorb(others);
         }
         for (own, others) in self.intervals.iter_mut().zip(&other.intervals) {
             own.absorb(others);

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -30,11 +30,65 @@ const MAIN: usize = usize::MAX;
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The queue of woken tasks: the one thing another thread may touch.
+/// Tasks woken from elsewhere than the world that runs them: from another thread, or while it does
+/// not run. The one thing another thread may touch.
 struct Ready {
     queue: Mutex<VecDeque<Arc<TaskWaker>>>,
     parked: AtomicBool,
     alarm: Option<Alarm>,
+}
+
+/// The world that runs on this thread, and its woken tasks. Nearly every wake comes from the
+/// thread itself, and needs no lock here.
+struct Running {
+    /// Whose; compared, never followed.
+    ready: Cell<*const Ready>,
+    queue: RefCell<VecDeque<Arc<TaskWaker>>>,
+}
+
+thread_local! {
+    static RUNNING: Running = const {
+        Running { ready: Cell::new(std::ptr::null()), queue: RefCell::new(VecDeque::new()) }
+    };
+}
+
+/// While it lives, its world runs on this thread.
+struct Run<'a> {
+    ready: &'a Arc<Ready>,
+    /// The world that waits meanwhile, if one ran already.
+    before: (*const Ready, VecDeque<Arc<TaskWaker>>),
+}
+
+impl<'a> Run<'a> {
+    fn begin(ready: &'a Arc<Ready>) -> Self {
+        RUNNING.with(|running| {
+            let queue = running.queue.replace(ready.take());
+            let before = (running.ready.replace(Arc::as_ptr(ready)), queue);
+            Run { ready, before }
+        })
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let (ready, queue) =
+            std::mem::replace(&mut self.before, (std::ptr::null(), VecDeque::new()));
+        RUNNING.with(|running| {
+            running.ready.set(ready);
+            let left = running.queue.replace(queue);
+            self.ready.lock().extend(left);
+        });
+    }
+}
+
+impl Ready {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<TaskWaker>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> VecDeque<Arc<TaskWaker>> {
+        std::mem::take(&mut *self.lock())
+    }
 }
 
 struct TaskWaker {
@@ -45,19 +99,31 @@ struct TaskWaker {
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.queue();
+        }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.queued.swap(true, Ordering::AcqRel) {
-            return;
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            Arc::clone(self).queue();
         }
-        let mut queue = self.ready.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push_back(Arc::clone(self));
-        drop(queue);
-        // Only ever true when another thread wakes: this one is not parked while it runs.
-        if self.ready.parked.load(Ordering::SeqCst)
-            && let Some(alarm) = &self.ready.alarm
+    }
+}
+
+impl TaskWaker {
+    fn queue(self: Arc<Self>) {
+        let mut woken = Some(self);
+        // Fails where the thread is about to end: then no world runs on it any more.
+        let _ = RUNNING.try_with(|running| {
+            let here = |woken: &mut Arc<Self>| running.ready.get() == Arc::as_ptr(&woken.ready);
+            running.queue.borrow_mut().extend(woken.take_if(here));
+        });
+        let Some(woken) = woken else { return };
+        let ready = Arc::clone(&woken.ready);
+        ready.lock().push_back(woken);
+        if ready.parked.load(Ordering::SeqCst)
+            && let Some(alarm) = &ready.alarm
         {
             alarm.ring();
         }
@@ -260,6 +326,7 @@ impl World {
         let mut future = pin!(future);
         let main = self.waker_for(MAIN);
         let waker = Waker::from(Arc::clone(&main));
+        let _run = Run::begin(&self.0.ready);
         main.wake();
         loop {
             for _ in 0..POLLS_PER_TURN {
@@ -289,14 +356,16 @@ impl World {
     }
 
     fn next_ready(&self) -> Option<Arc<TaskWaker>> {
-        let mut queue = self.0.ready.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        match &self.0.time {
-            Time::Virtual { random, .. } if queue.len() > 1 => {
-                let index = random.borrow_mut().below(queue.len() as u64) as usize;
-                queue.swap_remove_back(index)
+        RUNNING.with(|running| {
+            let mut queue = running.queue.borrow_mut();
+            match &self.0.time {
+                Time::Virtual { random, .. } if queue.len() > 1 => {
+                    let index = random.borrow_mut().below(queue.len() as u64) as usize;
+                    queue.swap_remove_back(index)
+                }
+                _ => queue.pop_front(),
             }
-            _ => queue.pop_front(),
-        }
+        })
     }
 
     fn poll_task(&self, woken: Arc<TaskWaker>) {
@@ -326,7 +395,11 @@ impl World {
 
     /// Between turns: timers that are due, and completions; waits for one if nothing is ready.
     fn turn(&self) {
-        let idle = self.queue_is_empty();
+        let idle = RUNNING.with(|running| {
+            let mut queue = running.queue.borrow_mut();
+            queue.append(&mut self.0.ready.lock());
+            queue.is_empty()
+        });
         match (&self.0.time, &self.0.ring) {
             (Time::Virtual { now_ns, .. }, _) => {
                 if !idle {
@@ -340,7 +413,7 @@ impl World {
                 let wait = idle && self.arm_timer(ring);
                 self.0.ready.parked.store(true, Ordering::SeqCst);
                 // A wake from another thread between the check and the store is seen here.
-                ring.submit(wait && self.queue_is_empty());
+                ring.submit(wait && self.0.ready.lock().is_empty());
                 // Before completions wake tasks: a wake from this thread needs no alarm.
                 self.0.ready.parked.store(false, Ordering::SeqCst);
                 ring.complete();
@@ -353,10 +426,6 @@ impl World {
             let Some(waker) = due else { break };
             waker.wake();
         }
-    }
-
-    fn queue_is_empty(&self) -> bool {
-        self.0.ready.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Sees to it that a wait ends with the next deadline; false if that has come already.

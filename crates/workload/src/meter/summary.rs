@@ -185,7 +185,7 @@ impl DirectionSummary {
             requests_per_second: per_second(requests, length_ns),
             bytes_per_second: per_second(tally.bytes, length_ns),
             from_issue: tally.from_issue.clone(),
-            from_intended: tally.from_intended.clone(),
+            from_intended: tally.intended().clone(),
         }
     }
 
@@ -336,6 +336,30 @@ mod tests {
         let reads = meter.summary().reads;
         assert_eq!(reads.from_issue.max_ns(), Some(SECOND));
         assert_eq!(reads.from_intended.max_ns(), Some(2 * SECOND));
+    }
+
+    #[test]
+    fn both_latencies_count_every_request_although_only_some_are_late() {
+        let on_time = read(2 * SECOND, 3 * SECOND);
+        let late = Completion { intended_ns: 2 * SECOND, ..read(3 * SECOND, 4 * SECOND) };
+        let mut meter = Meter::new(&CONFIG).unwrap();
+        for completion in [on_time, late, on_time] {
+            meter.record(&completion);
+        }
+        let mut punctual = Meter::new(&CONFIG).unwrap();
+        punctual.record(&on_time);
+        let (mut first, mut second) = (meter.clone(), punctual.clone());
+        first.absorb(&punctual).unwrap();
+        second.absorb(&meter).unwrap();
+        for meter in [first, second] {
+            let reads = meter.summary().reads;
+            assert_eq!(
+                (reads.from_issue.count(), reads.from_issue.sum_ns()),
+                (4, 4 * 1_000_000_000)
+            );
+            assert_eq!(reads.from_intended.count(), 4);
+            assert_eq!(reads.from_intended.sum_ns(), 5 * 1_000_000_000);
+        }
     }
 
     #[test]

@@ -124,22 +124,28 @@ impl Run {
         self.ended.notify_all();
     }
 
-    /// Waits for the start; false if the run ends before.
-    async fn wait_until(&self, start_ns: u64) -> bool {
+    /// Waits for the start and gives the time then; none if the run ends before.
+    async fn wait_until(&self, start_ns: u64) -> Option<u64> {
         loop {
             let now_ns = self.world.now_ns();
             if start_ns >= self.until_ns.get() {
-                return false;
+                return None;
             }
             if now_ns >= start_ns {
-                return true;
+                return Some(now_ns);
             }
             self.world.sleep_until_ns(start_ns.min(now_ns.saturating_add(NAP_NS))).await;
         }
     }
 
-    /// Runs one request and gives the time of its completion.
-    async fn issue(&self, request: Request, intended_ns: u64, buffers: &mut ReadBufs) -> u64 {
+    /// Runs one request, which starts at `now_ns`, and gives the time of its completion.
+    async fn issue(
+        &self,
+        request: Request,
+        intended_ns: u64,
+        now_ns: u64,
+        buffers: &mut ReadBufs,
+    ) -> u64 {
         let Request { offset, bytes, direction, .. } = request;
         let length = bytes as usize;
         let data = match direction {
@@ -152,7 +158,9 @@ impl Run {
             }
             Direction::Write => Some(self.data.next(length)),
         };
-        let issued_ns = self.world.now_ns();
+        // A read follows the last reading of the clock within nanoseconds, and another reading would
+        // cost more than those. What is written had to be made first.
+        let issued_ns = if data.is_none() { now_ns } else { self.world.now_ns() };
         self.note_issue(issued_ns);
         let result = match data {
             None => {
@@ -233,19 +241,19 @@ pub(super) async fn slot(run: Rc<Run>, worker: Rc<RefCell<Worker>>) {
     while now_ns < run.until_ns.get() {
         let planned = worker.borrow_mut().plan(now_ns, issued == 0);
         if planned.start_ns > now_ns {
-            if !run.wait_until(planned.start_ns).await {
-                break;
-            }
+            let Some(started_ns) = run.wait_until(planned.start_ns).await else { break };
+            now_ns = started_ns;
         } else if run.open_loop && issued > 0 {
             run.counts.borrow_mut().held_back.add(now_ns - planned.start_ns);
         }
-        now_ns = run.issue(planned.request, planned.start_ns, &mut buffers).await;
+        now_ns = run.issue(planned.request, planned.start_ns, now_ns, &mut buffers).await;
         issued += 1;
         if issued.is_multiple_of(BURST) {
             if run.clock_stands(now_ns) {
                 run.finish(now_ns, End::ClockStands);
             }
             run.world.yield_now().await;
+            now_ns = run.world.now_ns();
         }
     }
     run.slots.leave();
