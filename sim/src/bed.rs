@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, NewArray, OpenMode, Scan};
+use array::{Array, Consistency, NewArray, OpenMode, Scan};
 use drive::{
     Drive, Durability, Effect, Fault, FaultControl, FaultId, Faulty, MemoryDrive, Zeroing,
 };
@@ -78,6 +78,7 @@ impl Bed {
             slots: plugs.iter().map(|plug| Some(Rc::clone(plug) as Rc<dyn Drive>)).collect(),
             spares: Vec::new(),
             size_bytes: (kind.losses > 0).then_some(USED_BYTES),
+            consistency: Consistency::Resync,
             assume_clean: true,
             uuid: *b"simulated array.",
             now_seconds: 1_700_000_000,

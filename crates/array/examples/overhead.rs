@@ -8,7 +8,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use array::NewArray;
+use array::{Consistency, NewArray};
 use drive::{Drive, MemoryDrive};
 use geometry::Level;
 use world::{ReadBufs, SplitMix64, World};
@@ -37,6 +37,7 @@ fn array(world: &World, level: Level, members: usize) -> Rc<dyn Drive> {
         slots: (0..members).map(|index| Some(drive(index))).collect(),
         spares: Vec::new(),
         size_bytes: None,
+        consistency: Consistency::Resync,
         assume_clean: true,
         uuid: [7; 16],
         now_seconds: 0,

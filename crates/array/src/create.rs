@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability};
 use format::md::{
-    Consistency, CreateRequest, DevFlags, Level, NewMember, Superblock, Timestamp, Uuid, Version,
+    CreateRequest, DevFlags, Level, NewMember, Superblock, Timestamp, Uuid, Version,
     initial_writes, plan_create,
 };
 use geometry::{GeometryError, Shape, default_layout};
@@ -14,6 +14,7 @@ use world::{SplitMix64, World, WriteBufs, join_all};
 
 use crate::array::Array;
 use crate::assemble::{AssembleError, OpenMode};
+use crate::consistency::Consistency;
 use crate::examine::Scan;
 
 /// md's own default.
@@ -35,6 +36,8 @@ pub struct NewArray {
     pub spares: Vec<Rc<dyn Drive>>,
     /// Bytes of each member to use; `None`: as many as the smallest has.
     pub size_bytes: Option<u64>,
+    /// The record of writes in flight it keeps; see [`Consistency::default_for`].
+    pub consistency: Consistency,
     /// The drives are known to agree already (all zero, say): no resync.
     pub assume_clean: bool,
     /// The array's identity; the members' are derived from it.
@@ -53,6 +56,9 @@ pub enum CreateError {
     /// The shape makes no sense.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The engine could not keep this record up to date.
+    #[error("a {0} can't be kept yet")]
+    LogNotWritten(&'static str),
     /// A drive failed while it was written; the others may hold superblocks of the new array.
     #[error("writing the superblocks failed")]
     Drive(#[from] DriveError),
@@ -67,7 +73,7 @@ pub enum CreateError {
 /// What a new array will be, before anything is written.
 #[derive(Debug, Clone)]
 pub struct CreatePlan {
-    /// One superblock for each drive, in the order slots, spares.
+    /// One superblock for each drive, in the order slots, spares, journal.
     superblocks: Vec<Superblock>,
     /// Bytes each member contributes; 0 where each contributes all it has.
     pub used_bytes: u64,
@@ -81,6 +87,11 @@ impl NewArray {
     /// # Errors
     /// [`CreateError`]: what is wrong with the request.
     pub fn plan(&self) -> Result<CreatePlan, CreateError> {
+        match self.consistency {
+            Consistency::None | Consistency::Resync | Consistency::Bitmap => {}
+            Consistency::Ppl => return Err(CreateError::LogNotWritten("partial parity log")),
+            Consistency::Journal(_) => return Err(CreateError::LogNotWritten("journal")),
+        }
         let level = Level::from_code(i32::from(self.level));
         let mut random = SplitMix64::new(u64::from_le_bytes(
             self.uuid[..8].try_into().expect("half of sixteen bytes"),
@@ -95,6 +106,12 @@ impl NewArray {
         let slots: Vec<Option<NewMember>> =
             self.slots.iter().map(|drive| drive.as_ref().map(&mut new_member)).collect();
         let spares: Vec<NewMember> = self.spares.iter().map(&mut new_member).collect();
+        let consistency = match &self.consistency {
+            Consistency::None | Consistency::Resync => format::md::Consistency::Resync,
+            Consistency::Bitmap => format::md::Consistency::Bitmap,
+            Consistency::Ppl => format::md::Consistency::Ppl,
+            Consistency::Journal(drive) => format::md::Consistency::Journal(new_member(drive)),
+        };
         let chunk_bytes = match level {
             Level::Raid1 => 0,
             Level::Linear => self.chunk_bytes.unwrap_or(0),
@@ -110,7 +127,7 @@ impl NewArray {
             slots,
             spares,
             size_bytes: self.size_bytes,
-            consistency: Consistency::Resync,
+            consistency,
             assume_clean: self.assume_clean,
             created: Timestamp::new(self.now_seconds, 0),
         };
@@ -144,8 +161,12 @@ impl NewArray {
     /// [`CreateError`]; before the first write for everything the plan finds.
     pub async fn create(&self, world: &World) -> Result<Array, CreateError> {
         let plan = self.plan()?;
-        let drives: Vec<Rc<dyn Drive>> =
-            self.slots.iter().flatten().chain(&self.spares).cloned().collect();
+        let journal = match &self.consistency {
+            Consistency::Journal(drive) => Some(drive),
+            _ => None,
+        };
+        let members = self.slots.iter().flatten().chain(&self.spares).chain(journal);
+        let drives: Vec<Rc<dyn Drive>> = members.cloned().collect();
         let writes = drives.iter().zip(&plan.superblocks).map(|(drive, superblock)| async move {
             for (offset, bytes) in initial_writes(superblock) {
                 // The superblock comes last: the set does not exist before its areas do.

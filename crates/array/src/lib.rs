@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `examine` | looking at drives: superblocks, and which arrays they form |
 //! | `assemble`, `replay` | opening an array; logs replayed in memory for one that is only read |
-//! | `create` | making one |
+//! | `create`, `consistency` | making one, and the record of writes in flight it keeps |
 //! | `array`, `core`, `slot` | an open array, what its parts share, its members |
 //! | `read` | the way of a read, directly or from redundancy |
 //! | `copies` | writing where there is no parity |
@@ -23,6 +23,7 @@ mod array;
 mod assemble;
 mod bands;
 mod batch;
+mod consistency;
 mod copies;
 mod core;
 mod create;
@@ -40,6 +41,7 @@ mod stripe;
 
 pub use array::Array;
 pub use assemble::{AssembleError, OpenMode};
+pub use consistency::Consistency;
 pub use create::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
 pub use examine::{
     DamageReason, DamagedSuperblock, Examined, FoundSuperblock, Scan, examine, read_bytes,

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, NewArray, OpenMode, Scan};
+use array::{Array, Consistency, NewArray, OpenMode, Scan};
 use drive::{Drive, Durability, MemoryDrive};
 use geometry::Level;
 use world::{World, WriteBufs};
@@ -27,6 +27,7 @@ async fn create(world: &World, drives: &[Rc<dyn Drive>]) -> Array {
         slots: drives.iter().cloned().map(Some).collect(),
         spares: Vec::new(),
         size_bytes: None,
+        consistency: Consistency::Resync,
         assume_clean: true,
         uuid: *b"0123456789abcdef",
         now_seconds: MODE.now_seconds,

@@ -1,5 +1,6 @@
 //! Sizes, durations and levels as people write them, and the values they stand for.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -94,8 +95,12 @@ pub enum AskedConsistency {
     /// Nothing: after a crash everything is brought to agree again (`none` for levels that have
     /// nothing to agree).
     Resync,
-    /// One that this version does not keep yet.
-    NotYet(&'static str),
+    /// The parts that were being written.
+    Bitmap,
+    /// Parity of the stripes that were being written.
+    Ppl,
+    /// What was being written, on this drive.
+    Journal(PathBuf),
 }
 
 impl FromStr for AskedConsistency {
@@ -104,12 +109,12 @@ impl FromStr for AskedConsistency {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text {
             "none" | "resync" => Ok(AskedConsistency::Resync),
-            "bitmap" => Ok(AskedConsistency::NotYet("write-intent bitmap")),
-            "ppl" => Ok(AskedConsistency::NotYet("partial parity log")),
-            _ if text.strip_prefix("journal=").is_some_and(|drive| !drive.is_empty()) => {
-                Ok(AskedConsistency::NotYet("journal"))
-            }
-            _ => Err(ValueError::Consistency),
+            "bitmap" => Ok(AskedConsistency::Bitmap),
+            "ppl" => Ok(AskedConsistency::Ppl),
+            _ => match text.strip_prefix("journal=") {
+                Some(drive) if !drive.is_empty() => Ok(AskedConsistency::Journal(drive.into())),
+                _ => Err(ValueError::Consistency),
+            },
         }
     }
 }
@@ -145,6 +150,6 @@ mod tests {
     #[test]
     fn a_journal_needs_its_drive() {
         assert_eq!("journal=".parse::<AskedConsistency>(), Err(ValueError::Consistency));
-        assert_eq!("journal=x".parse(), Ok(AskedConsistency::NotYet("journal")));
+        assert_eq!("journal=x".parse(), Ok(AskedConsistency::Journal("x".into())));
     }
 }

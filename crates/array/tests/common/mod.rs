@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, NewArray};
+use array::{Array, Consistency, NewArray};
 use drive::{Discarded, Drive, DriveError, Durability, Facts, Io, MemoryDrive, ReadDone, Zeroing};
 use geometry::Level;
 use world::{Pool, ReadBufs, SplitMix64, World, WriteBufs};
@@ -140,6 +140,7 @@ pub async fn create(world: &World, kind: Kind, drives: &[Rc<dyn Drive>], clean: 
         slots: drives.iter().cloned().map(Some).collect(),
         spares: Vec::new(),
         size_bytes: None,
+        consistency: Consistency::Resync,
         assume_clean: clean,
         uuid: *b"0123456789abcdef",
         now_seconds: 1_700_000_000,

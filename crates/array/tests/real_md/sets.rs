@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use array::{Array, NewArray, OpenMode, Scan};
+use array::{Array, Consistency, NewArray, OpenMode, Scan};
 use drive::{Access, Direct, Drive, Durability, FileDrive, OpenOptions, Zeroing, create_file};
 use world::{ReadBufs, RingConfig, SplitMix64, World, WriteBufs, join_all};
 
@@ -71,6 +71,7 @@ pub fn request(shape: &Shape, name: &str, slots: Vec<Option<Rc<dyn Drive>>>) -> 
         slots,
         spares: Vec::new(),
         size_bytes: None,
+        consistency: Consistency::Resync,
         assume_clean: false,
         uuid,
         now_seconds: NOW_SECONDS,

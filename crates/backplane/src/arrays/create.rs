@@ -52,9 +52,10 @@ pub struct Arguments {
     /// Arrays below a raid50 or raid60 [default: 2]
     #[arg(long, value_name = "COUNT")]
     spans: Option<usize>,
-    /// Record of writes in flight: none, resync, bitmap, ppl or journal=DRIVE
-    #[arg(long, default_value = "resync")]
-    consistency: AskedConsistency,
+    /// Record of writes in flight: none, resync, bitmap, ppl or journal=DRIVE [default: bitmap
+    /// where more than 1G of each drive is used and the level has redundancy]
+    #[arg(long)]
+    consistency: Option<AskedConsistency>,
     /// Parity or copies agree already: no resync
     #[arg(long)]
     assume_clean: bool,
@@ -192,8 +193,13 @@ impl Arguments {
             if missing { Ok(None) } else { Ok(Some((path.clone(), open(path)?))) }
         });
         let slots = slots.collect::<Result<_, Failure>>()?;
-        let spares = self.spares.iter().map(|path| Ok((path.clone(), open(path)?)));
-        Ok(Opened { slots, spares: spares.collect::<Result<_, Failure>>()? })
+        let named = |path: &PathBuf| Ok((path.clone(), open(path)?));
+        let spares = self.spares.iter().map(named).collect::<Result<_, Failure>>()?;
+        let journal = match &self.consistency {
+            Some(AskedConsistency::Journal(path)) => Some(named(path)?),
+            _ => None,
+        };
+        Ok(Opened { slots, spares, journal })
     }
 
     /// Each drive once, free, and what is on it.
@@ -245,11 +251,12 @@ impl Arguments {
 struct Opened {
     slots: Vec<Option<(PathBuf, Rc<FileDrive>)>>,
     spares: Vec<(PathBuf, Rc<FileDrive>)>,
+    journal: Option<(PathBuf, Rc<FileDrive>)>,
 }
 
 impl Opened {
     fn all(&self) -> impl Iterator<Item = &(PathBuf, Rc<FileDrive>)> {
-        self.slots.iter().flatten().chain(&self.spares)
+        self.slots.iter().flatten().chain(&self.spares).chain(&self.journal)
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -263,6 +270,7 @@ impl Opened {
         Members {
             slots: self.slots.iter().map(|slot| slot.as_ref().map(bare)).collect(),
             spares: self.spares.iter().map(bare).collect(),
+            journal: self.journal.as_ref().map(bare),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use array::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
+use array::{CHUNK_BYTES_DEFAULT, Consistency, CreateError, CreatePlan, NewArray};
 use drive::{Drive, MemoryDrive};
 use format::md;
 use geometry::{CHUNK_BYTES_MAX, LayoutError, Level, layout_name, parse_layout};
@@ -42,8 +42,8 @@ pub struct Request {
     pub size_bytes: Option<u64>,
     /// Spans of a nested level.
     pub spans: Option<usize>,
-    /// Record of writes in flight.
-    pub consistency: AskedConsistency,
+    /// Record of writes in flight; `None`: the level's default.
+    pub consistency: Option<AskedConsistency>,
     /// No resync.
     pub assume_clean: bool,
 }
@@ -89,12 +89,6 @@ pub enum PlanError {
         /// The flag.
         flag: &'static str,
     },
-    /// Not yet kept.
-    #[error(
-        "a {0} can't be kept yet\n\
-         hint: use --consistency resync: after a crash everything is brought to agree again"
-    )]
-    Consistency(&'static str),
     /// Spans that do not come out even.
     #[error(
         "{drives} drives can't be divided into {spans} spans of at least {least}\n\
@@ -123,6 +117,15 @@ pub struct Members {
     pub slots: Vec<Option<(PathBuf, Rc<dyn Drive>)>>,
     /// Spares.
     pub spares: Vec<(PathBuf, Rc<dyn Drive>)>,
+    /// The journal's drive.
+    pub journal: Option<(PathBuf, Rc<dyn Drive>)>,
+}
+
+impl Members {
+    /// All of them, in the order in which the engine counts them.
+    fn all(&self) -> impl Iterator<Item = &(PathBuf, Rc<dyn Drive>)> {
+        self.slots.iter().flatten().chain(&self.spares).chain(&self.journal)
+    }
 }
 
 /// One array to be made.
@@ -149,9 +152,6 @@ impl Request {
         if self.name.is_empty() || self.name.chars().any(|c| c == '/' || c.is_control()) {
             return Err(PlanError::Name(self.name.clone()));
         }
-        if let AskedConsistency::NotYet(record) = self.consistency {
-            return Err(PlanError::Consistency(record));
-        }
         let (level, spans) = match self.level {
             AskedLevel::Plain { level, .. } => {
                 return Ok(Plan {
@@ -169,8 +169,12 @@ impl Request {
         if !members.spares.is_empty() {
             return Err(PlanError::Unused { level: Level::Raid0, what: "spares", flag: "--spare" });
         }
+        if members.journal.is_some() {
+            let (what, flag) = ("journal of its own in each span", "--consistency journal");
+            return Err(PlanError::Unused { level: Level::Raid0, what, flag });
+        }
         let parts = members.slots.chunks(drives / spans).zip(1..).map(|(slots, number)| {
-            let members = Members { slots: slots.to_vec(), spares: Vec::new() };
+            let members = Members { slots: slots.to_vec(), spares: Vec::new(), journal: None };
             self.part(level, &format!("{}-{number}", self.name), &members)
         });
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -191,6 +195,7 @@ impl Request {
             slots: members.slots.iter().map(|slot| slot.as_ref().map(bare)).collect(),
             spares: members.spares.iter().map(bare).collect(),
             size_bytes: self.size_bytes,
+            consistency: self.consistency(members),
             assume_clean: self.assume_clean,
             uuid: random_uuid(),
             now_seconds: now_seconds(),
@@ -205,7 +210,23 @@ impl Request {
             plan = new.plan().map_err(|error| refused(error, members))?;
             reserve_bytes = available - plan.used_bytes;
         }
+        if self.consistency.is_none() {
+            new.consistency = Consistency::default_for(level, plan.used_bytes);
+            plan = new.plan().map_err(|error| refused(error, members))?;
+        }
         Ok(Part { new, plan, reserve_bytes })
+    }
+
+    /// What was asked for; the default depends on the size, which has to be known first.
+    fn consistency(&self, members: &Members) -> Consistency {
+        match (&self.consistency, &members.journal) {
+            (Some(AskedConsistency::Bitmap), _) => Consistency::Bitmap,
+            (Some(AskedConsistency::Ppl), _) => Consistency::Ppl,
+            (Some(AskedConsistency::Journal(_)), Some((_, drive))) => {
+                Consistency::Journal(Rc::clone(drive))
+            }
+            _ => Consistency::Resync,
+        }
     }
 
     fn chunk(&self, level: Level) -> Result<Option<u32>, PlanError> {
@@ -231,7 +252,7 @@ impl Request {
             let drive: Rc<dyn Drive> = Rc::new(MemoryDrive::new(&part.new.name, bytes, 512));
             Some((PathBuf::from(&part.new.name), drive))
         });
-        let members = Members { slots: stand_ins.collect(), spares: Vec::new() };
+        let members = Members { slots: stand_ins.collect(), spares: Vec::new(), journal: None };
         let request = Request {
             name: self.name.clone(),
             level: AskedLevel::Plain { level: Level::Raid0, smallest_chunk: false },
@@ -239,7 +260,7 @@ impl Request {
             chunk_bytes: Some(chunk),
             size_bytes: None,
             spans: None,
-            consistency: AskedConsistency::Resync,
+            consistency: None,
             assume_clean: self.assume_clean,
         };
         request.part(Level::Raid0, &self.name, &members)
@@ -250,8 +271,7 @@ impl Request {
 fn refused(source: CreateError, members: &Members) -> PlanError {
     let hint = match &source {
         CreateError::Plan(md::CreateError::MemberTooSmall { index, device_bytes }) => {
-            let all = members.slots.iter().flatten().chain(&members.spares);
-            let drive = all.map(|(path, _)| path.display().to_string()).nth(*index);
+            let drive = members.all().map(|(path, _)| path.display().to_string()).nth(*index);
             let (drive, bytes) = (drive.unwrap_or_else(|| "a member".to_owned()), *device_bytes);
             return PlanError::DriveTooSmall { drive, bytes };
         }
@@ -269,6 +289,12 @@ fn refused(source: CreateError, members: &Members) -> PlanError {
         }
         CreateError::Plan(md::CreateError::NameTooLong { .. }) => "give a shorter name",
         CreateError::Plan(md::CreateError::Spares(_)) => "leave --spare out",
+        CreateError::Plan(md::CreateError::Consistency { .. }) => {
+            "redundant levels have resync and bitmap, raid5 also ppl, levels with parity a journal"
+        }
+        CreateError::LogNotWritten(_) => {
+            "use --consistency resync: after a crash everything is brought to agree again"
+        }
         _ => "`backplane array create --help` says what can be asked for",
     };
     PlanError::Impossible { source, hint }
@@ -310,7 +336,7 @@ impl Plan {
         for part in &self.parts {
             text.push_str(&headline(part));
             let mine: Vec<_> = slots.by_ref().take(part.new.slots.len()).collect();
-            text.push_str(&columns(2, &part.rows(&mine, &members.spares)));
+            text.push_str(&columns(2, &part.rows(&mine, members)));
         }
         let first = &self.parts[0];
         if first.reserve_bytes > 0 {
@@ -320,7 +346,7 @@ impl Plan {
                 exact_size(first.reserve_bytes)
             ));
         }
-        if first.new.level.parities() > 0 {
+        if first.new.consistency.leaves_write_hole(first.new.level) {
             text.push_str(
                 "note: write hole: without a journal or partial parity log, a crash together \
                  with the loss of a member can lose what was being written\n",
@@ -348,14 +374,19 @@ fn headline(part: &Part) -> String {
         let chunk = part.new.chunk_bytes.unwrap_or(CHUNK_BYTES_DEFAULT);
         text.push_str(&format!(", chunk {}", units::size(chunk.into())));
     }
-    format!("{text}, size {}\n", exact_size(part.plan.array_bytes))
+    text.push_str(&format!(", size {}", exact_size(part.plan.array_bytes)));
+    match &part.new.consistency {
+        Consistency::None => text.push('\n'),
+        consistency => text.push_str(&format!(", consistency {consistency}\n")),
+    }
+    text
 }
 
 impl Part {
     fn rows(
         &self,
         slots: &[&Option<(PathBuf, Rc<dyn Drive>)>],
-        spares: &[(PathBuf, Rc<dyn Drive>)],
+        members: &Members,
     ) -> Vec<Vec<String>> {
         let size = |drive: &Rc<dyn Drive>| drive.facts().size_bytes;
         let present = slots.iter().filter_map(|slot| slot.as_ref());
@@ -378,9 +409,11 @@ impl Part {
             let path = path.display().to_string();
             rows.push(row([&slot.to_string(), &path, &units::size(size(drive)), &unused]));
         }
-        for (path, drive) in spares {
+        let spares = members.spares.iter().map(|spare| ("spare", spare));
+        let journal = members.journal.iter().map(|journal| ("journal", journal));
+        for (role, (path, drive)) in spares.chain(journal) {
             let path = path.display().to_string();
-            rows.push(row(["spare", &path, &units::size(size(drive)), "-"]));
+            rows.push(row([role, &path, &units::size(size(drive)), "-"]));
         }
         rows
     }

@@ -87,7 +87,10 @@ pub fn initial_writes(superblock: &Superblock) -> Vec<(u64, Vec<u8>)> {
     };
     let mut writes = Vec::new();
     if let Some(offset) = superblock.bitmap_offset_sectors() {
-        writes.push((at(offset.into()), bitmap_header(superblock).build()));
+        let mut area = bitmap_header(superblock).build();
+        // Whole blocks of any drive; the room is a multiple of that.
+        area.resize(area.len().next_multiple_of(SUPERBLOCK_BYTES), 0xff);
+        writes.push((at(offset.into()), area));
     }
     if let Some((offset, _)) = superblock.ppl() {
         writes.push((at(offset.into()), PplLog::build_empty(superblock.set_uuid)));

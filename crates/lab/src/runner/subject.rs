@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use array::{Array, NewArray};
+use array::{Array, Consistency, NewArray};
 use drive::{Counting, Drive, DriveError, Durability, Zeroing};
 use geometry::{Geometry, Shape, layout_name};
 use world::{SplitMix64, TimedOut, World};
@@ -150,6 +150,7 @@ async fn create(
         spares: Vec::new(),
         size_bytes: None,
         // A resync would be measured too; the run fills what it reads.
+        consistency: Consistency::Resync,
         assume_clean: true,
         uuid,
         now_seconds: birth.now_unix_s,
