@@ -11,9 +11,11 @@ use world::{ReadBufs, WriteBufs, total_bytes};
 
 use crate::copies;
 use crate::core::Core;
+use crate::due;
+use crate::job::Jobs;
 use crate::lock::Mode;
+use crate::pace::JobPolicy;
 use crate::read;
-use crate::resync;
 use crate::status::Status;
 use crate::stripe;
 
@@ -29,26 +31,32 @@ impl Array {
     /// Puts the array into service; what has to be made to agree is, in the background.
     pub(crate) fn start(core: Core) -> Self {
         let array = Array(Rc::new_cyclic(|this| Core { this: this.clone(), ..core }));
-        if array.0.metadata.writable() && array.0.synced_to.get() != u64::MAX {
-            array.start_resync();
-        }
+        due::wake(&array.0);
         array
-    }
-
-    fn start_resync(&self) {
-        let core = Rc::clone(&self.0);
-        core.resyncing.enter();
-        self.0.world.spawn(async move {
-            // How far it came is in the status, and which members failed; an error here is one that
-            // the next write or flush meets again.
-            let _ = resync::run(Rc::clone(&core)).await;
-            core.resyncing.leave();
-        });
     }
 
     /// Waits until the background work has ended: done, or stopped by what is in the status.
     pub async fn background_done(&self) {
-        self.0.resyncing.drained().await;
+        self.0.jobs.busy.drained().await;
+    }
+
+    /// Stops background work at its next window and keeps it from starting by itself; what is done
+    /// stays done.
+    pub async fn hold_jobs(&self) {
+        self.0.jobs.held.set(true);
+        self.0.jobs.stop();
+        self.background_done().await;
+    }
+
+    /// Lets background work go on where it was stopped.
+    pub fn resume_jobs(&self) {
+        self.0.jobs.held.set(false);
+        due::wake(&self.0);
+    }
+
+    /// What background work may take from clients from now on.
+    pub fn set_job_policy(&self, policy: JobPolicy) {
+        self.0.jobs.set_policy(policy);
     }
 
     /// The array's state, whole.
@@ -71,7 +79,7 @@ impl Array {
     /// before an earlier flush is safe, what came after may not be.
     pub async fn stop(&self) -> Result<(), DriveError> {
         self.0.stopping.set(true);
-        self.0.resyncing.drained().await;
+        self.0.jobs.busy.drained().await;
         self.0.writes_in_flight.drained().await;
         if !self.0.metadata.writable() {
             return Ok(());
@@ -120,7 +128,7 @@ impl Array {
             }
             result
         });
-        Io::later(task)
+        Jobs::watch(&self.0, Io::later(task))
     }
 
     /// Starts the wait after which the members are marked clean, unless one is running.
@@ -176,7 +184,7 @@ impl Drive for Array {
 
     fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         match self.check(Operation::Read, offset, total_bytes(&buffers)) {
-            Ok(()) => read::read(&self.0, offset, buffers),
+            Ok(()) => Jobs::watch(&self.0, read::read(&self.0, offset, buffers)),
             Err(error) => Io::ready(ReadDone { buffers, result: Err(error) }),
         }
     }

@@ -18,6 +18,7 @@ use world::{Gate, World};
 use crate::array::Array;
 use crate::core::Core;
 use crate::examine::{Scan, level_of, read_bytes};
+use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::{Metadata, Spare};
 use crate::replay;
@@ -151,7 +152,7 @@ impl Scan {
             writes_started: Cell::new(0),
             cleaner: Cell::new(false),
             stopping: Cell::new(false),
-            resyncing: Gate::default(),
+            jobs: Jobs::default(),
             unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),

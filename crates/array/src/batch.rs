@@ -1,5 +1,7 @@
 //! Requests to members, neighbours merged: what a stripe operation reads and writes at once.
 
+use std::cell::Cell;
+
 use drive::{DriveError, Durability};
 use world::{Buf, BufMut, ReadBufs, WriteBufs, join_all};
 
@@ -105,13 +107,20 @@ async fn read_all<Key>(
     requests: Vec<Request<Key>>,
     slots: &[Slot],
 ) -> Vec<(Request<Key>, Result<(), DriveError>)> {
+    let last = Cell::new(None);
+    let answered = &last;
     let reads = requests.into_iter().map(|mut request| async move {
         let buffers = std::mem::take(&mut request.buffers);
         let done = slots[request.slot].read(request.offset, buffers).await;
+        answered.set(Some(request.slot));
         request.buffers = done.buffers;
         (request, done.result)
     });
-    join_all(reads).await.into_iter().collect()
+    let results = join_all(reads).await.into_iter().collect();
+    if let Some(slot) = last.get() {
+        slots[slot].note_answered_last();
+    }
+    results
 }
 
 /// Writes to be made at once.
@@ -140,10 +149,17 @@ impl WriteBatch {
             }
             end = offset + bytes;
         }
+        let last = Cell::new(None);
+        let answered = &last;
         let writes = requests.into_iter().map(|(slot, offset, buffers)| async move {
-            (slot, slots[slot].write(offset, buffers, durability).await)
+            let result = slots[slot].write(offset, buffers, durability).await;
+            answered.set(Some(slot));
+            (slot, result)
         });
         let results = join_all(writes).await.into_iter();
+        if let Some(slot) = last.get() {
+            slots[slot].note_answered_last();
+        }
         results.filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
     }
 }

@@ -7,6 +7,7 @@ use drive::{DriveError, ErrorKind, Facts, Operation};
 use geometry::Geometry;
 use world::{Gate, World, join_all};
 
+use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::Metadata;
 use crate::slot::{Slot, SlotState};
@@ -36,9 +37,9 @@ pub(crate) struct Core {
     pub(crate) synced_durably_to: Cell<u64>,
     /// Stripes (or runs of copies) a resync had to leave as they are: nothing was left to compare.
     pub(crate) unsynced_stripes: Cell<u64>,
-    /// Background work under way.
-    pub(crate) resyncing: Gate,
-    /// Background work ends at its next step.
+    /// Background work.
+    pub(crate) jobs: Jobs,
+    /// The array is being stopped: nothing new begins.
     pub(crate) stopping: Cell<bool>,
 }
 

@@ -12,7 +12,8 @@
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
 //! | `lock` | who may touch which stripes |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
-//! | `resync` | making copies and parity agree in the background |
+//! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
+//! | `resync` | the pass that makes copies and parity agree |
 //!
 //! It knows neither files nor threads nor the time of day: drives and a [`World`](world::World)
 //! come in, so it runs unchanged on modelled drives in virtual time. What to do is decided by pure
@@ -27,9 +28,13 @@ mod consistency;
 mod copies;
 mod core;
 mod create;
+mod due;
 mod examine;
+mod job;
+mod job_status;
 mod lock;
 mod metadata;
+mod pace;
 mod plan;
 mod read;
 mod replay;
@@ -46,6 +51,8 @@ pub use create::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
 pub use examine::{
     DamageReason, DamagedSuperblock, Examined, FoundSuperblock, Scan, examine, read_bytes,
 };
+pub use job_status::{JobEnd, JobKind, JobStatus, Limiter, Loss};
 pub use metadata::Failure;
+pub use pace::JobPolicy;
 pub use slot::SlotState;
 pub use status::{Health, SlotStatus, Status};

@@ -1,13 +1,10 @@
 //! Making copies and parity agree, in the background: after create, and after a sudden end.
 //!
-//! It goes over the array in windows, each locked against writers while it is brought in order:
-//! parity is computed from the data, further copies are written from the first readable one. What
-//! has been done is kept in the superblocks from time to time, so that it goes on there after a
-//! restart. Between windows it steps back as long as clients are writing.
+//! Parity is computed from the data, further copies are written from the first readable one. Where
+//! nothing readable is left to compare, it goes on behind that, and counts it.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
-use std::time::Duration;
+use std::ops::Range;
 
 use drive::{DriveError, Durability};
 use geometry::{Geometry, Parity, Place, Role, StripeMap};
@@ -15,77 +12,89 @@ use world::{BufMut, ReadBufs, join_all};
 
 use crate::batch::{ReadBatch, WriteBatch};
 use crate::core::Core;
+use crate::job::{Pass, WINDOW_BYTES, Watch, Window};
+use crate::job_status::{JobEnd, JobKind};
 use crate::lock::Mode;
 use crate::stripe::{compute, recover_columns};
 
-/// Bytes of each member (of the array, for copies) worked on under one lock: large enough to
-/// stream, small enough that a writer that waits for it is not held up noticeably.
-const WINDOW_BYTES: u64 = 1 << 20;
+/// Makes everything agree that does not yet.
+pub(crate) struct Resync;
 
-/// How often the position goes to the superblocks.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
+impl Pass for Resync {
+    fn kind(&self) -> JobKind {
+        JobKind::Resync
+    }
 
-/// How long it steps back for clients that are writing.
-const STEP_BACK: Duration = Duration::from_millis(20);
+    fn slot(&self) -> Option<usize> {
+        None
+    }
 
-/// Runs until everything agrees or the array stops. Where nothing readable is left to compare, it
-/// goes on behind that, and counts it.
-///
-/// # Errors
-/// The write or flush error of a member that the array can't do without; what was done before
-/// stays done.
-pub(crate) async fn run(core: Rc<Core>) -> Result<(), DriveError> {
-    let end = match &core.geometry {
-        Geometry::Parity(parity) => parity.stripes() * parity.chunk_bytes(),
-        geometry => geometry.array_bytes(),
-    };
-    let mut checkpoint_ns = core.world.now_ns();
-    loop {
-        let start = core.synced_to.get();
-        if start >= end {
-            break;
-        }
-        if core.stopping.get() {
-            return Ok(());
-        }
-        let done = match &core.geometry {
-            Geometry::Parity(parity) => parity_window(&core, parity, start).await?,
-            _ => copies_window(&core, start, end).await?,
-        };
-        core.synced_to.set(done);
-        if core.world.now_ns() - checkpoint_ns >= CHECKPOINT_EVERY.as_nanos() as u64 {
-            checkpoint_ns = core.world.now_ns();
-            make_durable(&core).await?;
-            core.commit().await?;
-        }
-        match core.writes_in_flight.inside() {
-            0 => core.world.yield_now().await,
-            _ => core.world.sleep(STEP_BACK).await,
+    fn window_bytes(&self, core: &Core) -> u64 {
+        match &core.geometry {
+            Geometry::Parity(parity) => whole_chunks(parity, WINDOW_BYTES),
+            _ => WINDOW_BYTES,
         }
     }
-    make_durable(&core).await?;
-    core.synced_to.set(u64::MAX);
-    core.synced_durably_to.set(u64::MAX);
-    core.commit().await
+
+    fn range(&self, core: &Core) -> Range<u64> {
+        let start = core.synced_to.get();
+        match &core.geometry {
+            Geometry::Parity(parity) => {
+                let end = parity.stripes() * parity.chunk_bytes();
+                (start - start % parity.chunk_bytes()).min(end)..end
+            }
+            geometry => start.min(geometry.array_bytes())..geometry.array_bytes(),
+        }
+    }
+
+    /// Everything behind the position does: what a log knows to agree can be left out here.
+    fn next(&self, _core: &Core, at: u64) -> u64 {
+        at
+    }
+
+    fn over(&self, _core: &Core) -> Option<JobEnd> {
+        None
+    }
+
+    async fn window(&self, core: &Core, range: Range<u64>) -> Result<Window, DriveError> {
+        match &core.geometry {
+            Geometry::Parity(parity) => parity_window(core, parity, range).await,
+            _ => copies_window(core, range).await,
+        }
+    }
+
+    fn reached(&self, core: &Core, position: u64) {
+        core.synced_to.set(core.synced_to.get().max(position));
+    }
+
+    async fn record(&self, core: &Core, end: bool) -> Result<(), DriveError> {
+        let synced_to = if end { u64::MAX } else { core.synced_to.get() };
+        // What was made to agree is durable before the superblocks say so.
+        core.flush_members().await?;
+        core.synced_to.set(synced_to);
+        core.synced_durably_to.set(synced_to);
+        core.commit().await
+    }
 }
 
-/// What was made to agree is durable before the superblocks say so.
-async fn make_durable(core: &Core) -> Result<(), DriveError> {
-    let synced_to = core.synced_to.get();
-    core.flush_members().await?;
-    core.synced_durably_to.set(synced_to);
-    Ok(())
+/// The most whole chunks within `bytes`, or one.
+pub(crate) fn whole_chunks(parity: &Parity, bytes: u64) -> u64 {
+    (bytes / parity.chunk_bytes()).max(1) * parity.chunk_bytes()
 }
 
 /// What a buffer of the window is: the stripe, and the member's role in it.
 type Part = (u64, Role);
 
-/// Computes the parity of the stripes from member offset `start` on; gives where it got to.
-async fn parity_window(core: &Core, parity: &Parity, start: u64) -> Result<u64, DriveError> {
+/// Computes the parity of the stripes in a range of the members.
+async fn parity_window(
+    core: &Core,
+    parity: &Parity,
+    range: Range<u64>,
+) -> Result<Window, DriveError> {
     let chunk = parity.chunk_bytes();
-    let first = start / chunk;
-    let last = (first + (WINDOW_BYTES / chunk).max(1)).min(parity.stripes());
+    let (first, last) = (range.start / chunk, range.end / chunk);
     let _lock = core.locks.lock(first..last, Mode::Exclusive).await;
+    let mut watch = Watch::new(core);
     // Chunks that could not be read: what they held is recovered, or nothing is compared there.
     let mut unreadable: BTreeSet<(u64, usize)> = BTreeSet::new();
     let mut read = loop {
@@ -115,6 +124,7 @@ async fn parity_window(core: &Core, parity: &Parity, start: u64) -> Result<u64, 
             unreadable.insert((stripe, slot));
         }
     };
+    watch.read();
     let mut writes = WriteBatch::default();
     read.sort_unstable_by_key(|((stripe, _), _)| *stripe);
     let mut read = read.into_iter().peekable();
@@ -156,8 +166,9 @@ async fn parity_window(core: &Core, parity: &Parity, start: u64) -> Result<u64, 
             writes.add(slot, map.member_offset(), buffer.freeze());
         }
     }
+    watch.computed();
     core.fail_members(writes.run(&core.slots, Durability::Cached).await).await?;
-    Ok(last * chunk)
+    Ok(watch.written())
 }
 
 /// What a stripe's parity is computed from: all data; with one chunk gone the rest and P, which
@@ -179,11 +190,11 @@ fn sources(map: &StripeMap, there: impl Fn(usize) -> bool) -> Vec<Role> {
     }
 }
 
-/// Writes the further copies of the array's bytes from `start` on; gives where it got to.
-async fn copies_window(core: &Core, start: u64, end: u64) -> Result<u64, DriveError> {
-    let end = end.min(start + WINDOW_BYTES);
-    let _lock = core.locks.lock(start..end, Mode::Exclusive).await;
-    let reads = core.geometry.runs(start, end - start).map(|run| async move {
+/// Writes the further copies of a range of the array.
+async fn copies_window(core: &Core, range: Range<u64>) -> Result<Window, DriveError> {
+    let _lock = core.locks.lock(range.clone(), Mode::Exclusive).await;
+    let mut watch = Watch::new(core);
+    let reads = core.geometry.runs(range.start, range.end - range.start).map(|run| async move {
         let places: Vec<_> =
             (0..core.geometry.copies()).map(|copy| core.geometry.copy(&run, copy)).collect();
         let writable = |place: &Place| core.slots[place.member].writable();
@@ -209,12 +220,14 @@ async fn copies_window(core: &Core, start: u64, end: u64) -> Result<u64, DriveEr
         None
     });
     let mut writes = WriteBatch::default();
-    for (targets, mut buffers) in join_all(reads).await.into_iter().flatten() {
+    let read = join_all(reads).await;
+    watch.read();
+    for (targets, mut buffers) in read.into_iter().flatten() {
         let data = buffers.pop().expect("one buffer was given").freeze();
         for place in targets {
             writes.add(place.member, place.offset, data.clone());
         }
     }
     core.fail_members(writes.run(&core.slots, Durability::Cached).await).await?;
-    Ok(end)
+    Ok(watch.written())
 }

@@ -65,6 +65,8 @@ pub(crate) struct Slot {
     reads_in_flight: Rc<Cell<u32>>,
     /// Where the last read ended: the next one there is sequential.
     read_end: Cell<u64>,
+    /// How many times a batch of requests waited for this member in the end.
+    answered_last: Cell<u64>,
 }
 
 impl Slot {
@@ -76,7 +78,17 @@ impl Slot {
             mirrored,
             reads_in_flight: Rc::default(),
             read_end: Cell::new(u64::MAX),
+            answered_last: Cell::new(0),
         }
+    }
+
+    /// How often a batch of requests waited for this member in the end: the slowest leads.
+    pub(crate) fn answered_last(&self) -> u64 {
+        self.answered_last.get()
+    }
+
+    pub(crate) fn note_answered_last(&self) {
+        self.answered_last.set(self.answered_last.get() + 1);
     }
 
     pub(crate) fn member(&self) -> Option<Rc<Member>> {

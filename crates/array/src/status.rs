@@ -1,19 +1,31 @@
 //! The one typed state of an array that every surface shows.
 
 use crate::core::Core;
+use crate::job_status::{JobEnd, JobKind, JobStatus};
 use crate::metadata::Failure;
-use crate::slot::SlotState;
+use crate::slot::{Slot, SlotState};
 
-/// How the array as a whole is.
+/// How the array as a whole is: the worst of what is true of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// Every member is there and redundancy agrees.
+    /// Every member is there, all of each can be read, and redundancy agrees.
     Healthy,
-    /// All data is there and copies or parity are still being made to agree.
+    /// ... and nothing can be written.
+    ReadOnly,
+    /// ... and copies and parity are being compared.
+    Checking,
+    /// All members and all data are there, and somewhere it takes fewer losses than the level
+    /// promises to lose some: stripes a resync had to leave, blocks that can't be read.
+    UnderProtected,
+    /// All data is there and copies or parity are still to be made to agree.
     Resyncing,
     /// All data is there, with less redundancy than the level has.
     Degraded,
-    /// Data is missing.
+    /// A member is being filled.
+    Rebuilding,
+    /// Some of the data is lost; the rest is served.
+    LostStripes,
+    /// Too few members are left.
     Failed,
 }
 
@@ -23,11 +35,56 @@ impl Health {
     pub fn word(self) -> &'static str {
         match self {
             Health::Healthy => "healthy",
+            Health::ReadOnly => "read-only",
+            Health::Checking => "checking",
+            Health::UnderProtected => "under-protected",
             Health::Resyncing => "resyncing",
             Health::Degraded => "degraded",
+            Health::Rebuilding => "rebuilding",
+            Health::LostStripes => "lost stripes",
             Health::Failed => "failed",
         }
     }
+
+    /// Nobody has to do anything: all is well, or will be by itself.
+    #[must_use]
+    pub fn is_fine(self) -> bool {
+        matches!(self, Health::Healthy | Health::ReadOnly | Health::Checking | Health::Resyncing)
+    }
+
+    fn of(signs: &Signs) -> Health {
+        match signs {
+            Signs { survives: false, .. } => Health::Failed,
+            Signs { lost_bytes: 1.., .. } => Health::LostStripes,
+            Signs { job: Some(JobKind::Rebuild | JobKind::Replace), .. } => Health::Rebuilding,
+            Signs { missing: true, .. } => Health::Degraded,
+            Signs { job: Some(JobKind::Resync), .. }
+            | Signs { synced: false, given_up: false, .. } => Health::Resyncing,
+            Signs { synced: false, .. }
+            | Signs { unsynced_stripes: 1.., .. }
+            | Signs { bad_bytes: 1.., .. } => Health::UnderProtected,
+            Signs { job: Some(JobKind::Check | JobKind::Repair), .. } => Health::Checking,
+            Signs { read_only: true, .. } => Health::ReadOnly,
+            _ => Health::Healthy,
+        }
+    }
+}
+
+/// What an array's health is told by.
+#[derive(Debug, Clone, Copy)]
+struct Signs {
+    /// The members that are in sync hold all data.
+    survives: bool,
+    /// A slot has no member that is in sync.
+    missing: bool,
+    synced: bool,
+    /// The last resync failed.
+    given_up: bool,
+    unsynced_stripes: u64,
+    bad_bytes: u64,
+    lost_bytes: u64,
+    job: Option<JobKind>,
+    read_only: bool,
 }
 
 /// One slot as it stands.
@@ -66,6 +123,10 @@ pub struct Status {
     pub slots: Vec<SlotStatus>,
     /// Spares at hand.
     pub spares: usize,
+    /// The background job under way.
+    pub job: Option<JobStatus>,
+    /// The background job that ended last, since the array was opened.
+    pub last_job: Option<JobStatus>,
     /// Members that failed while it was open.
     pub failures: Vec<Failure>,
 }
@@ -74,20 +135,28 @@ impl Status {
     pub(crate) fn of(core: &Core) -> Self {
         let missing = core.missing();
         let synced_to = core.synced_to.get();
-        let health = if !core.geometry.survives(&missing) {
-            Health::Failed
-        } else if missing.contains(&true) {
-            Health::Degraded
-        } else if synced_to != u64::MAX {
-            Health::Resyncing
-        } else {
-            Health::Healthy
+        let bad = |slot: &Slot| slot.member().map_or(0, |member| member.bad.borrow().total_bytes());
+        let job = core.jobs.status(core);
+        let last_job = core.jobs.last();
+        let failed = |job: &JobStatus| {
+            job.kind == JobKind::Resync && matches!(job.end, Some(JobEnd::Failed { .. }))
         };
+        let health = Health::of(&Signs {
+            survives: core.geometry.survives(&missing),
+            missing: missing.contains(&true),
+            synced: synced_to == u64::MAX,
+            given_up: last_job.as_ref().is_some_and(failed),
+            unsynced_stripes: core.unsynced_stripes.get(),
+            bad_bytes: core.slots.iter().map(bad).sum(),
+            lost_bytes: core.jobs.lost_bytes(),
+            job: job.as_ref().map(|job| job.kind),
+            read_only: core.facts.read_only,
+        });
         let read_errors = core.metadata.read_errors();
         let slots = core.slots.iter().zip(read_errors).map(|(slot, read_errors)| SlotStatus {
             drive: slot.member().map(|member| member.drive.facts().name.to_string()),
             state: slot.state(),
-            bad_bytes: slot.member().map_or(0, |member| member.bad.borrow().total_bytes()),
+            bad_bytes: bad(slot),
             read_errors,
         });
         Status {
@@ -100,7 +169,46 @@ impl Status {
             unsynced_stripes: core.unsynced_stripes.get(),
             slots: slots.collect(),
             spares: core.metadata.spare_count(),
+            job,
+            last_job,
             failures: core.metadata.failures(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_sign_decides_and_nothing_doubtful_is_healthy() {
+        let fine = Signs {
+            survives: true,
+            missing: false,
+            synced: true,
+            given_up: false,
+            unsynced_stripes: 0,
+            bad_bytes: 0,
+            lost_bytes: 0,
+            job: None,
+            read_only: false,
+        };
+        let rebuild = Some(JobKind::Rebuild);
+        let table = [
+            (fine, Health::Healthy),
+            (Signs { read_only: true, ..fine }, Health::ReadOnly),
+            (Signs { job: Some(JobKind::Check), read_only: true, ..fine }, Health::Checking),
+            (Signs { unsynced_stripes: 1, ..fine }, Health::UnderProtected),
+            (Signs { bad_bytes: 512, read_only: true, ..fine }, Health::UnderProtected),
+            (Signs { synced: false, ..fine }, Health::Resyncing),
+            (Signs { synced: false, given_up: true, ..fine }, Health::UnderProtected),
+            (Signs { missing: true, bad_bytes: 512, synced: false, ..fine }, Health::Degraded),
+            (Signs { missing: true, job: rebuild, ..fine }, Health::Rebuilding),
+            (Signs { missing: true, job: rebuild, lost_bytes: 1, ..fine }, Health::LostStripes),
+            (Signs { survives: false, lost_bytes: 1, ..fine }, Health::Failed),
+        ];
+        for (signs, expected) in table {
+            assert_eq!(Health::of(&signs), expected, "{signs:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use array::{Array, AssembleError, Health, OpenMode, Scan};
 use drive::Drive;
-use format::md::{ArrayState, Assembly, MemberView, Refusal, Resync, Uuid, Verdict};
+use format::md::{ArrayState, Assembly, MemberView, Refusal, Uuid, Verdict};
 use world::World;
 
 use crate::error::Failure;
@@ -275,10 +275,12 @@ impl<'a> Found<'a> {
             assembly.verdicts.iter().all(|(_, given)| verdict(given))
         };
         match &assembly.state {
-            ArrayState::Startable if self.array().is_err() => "refused",
-            ArrayState::Startable if !assembly.is_whole() => "degraded",
-            ArrayState::Startable if self.is_unsynced() => "resyncing",
-            ArrayState::Startable => "healthy",
+            ArrayState::Startable => match self.array().map(|array| array.status().health) {
+                Err(_) => "refused",
+                // It was opened to be looked at; that says nothing about the array.
+                Ok(Health::ReadOnly) => Health::Healthy.word(),
+                Ok(health) => health.word(),
+            },
             ArrayState::Reshaping { .. } => "reshaping",
             ArrayState::Incomplete { .. } if self.is_odd() => "refused",
             ArrayState::Incomplete { .. } => "incomplete",
@@ -306,7 +308,13 @@ impl<'a> Found<'a> {
 
     /// Whether it, or an array below it, has lost a member since it was opened.
     pub fn is_degraded_now(&self) -> bool {
-        self.array().is_ok_and(|array| array.status().health == Health::Degraded)
+        let lacks = |health| {
+            matches!(
+                health,
+                Health::Degraded | Health::Rebuilding | Health::LostStripes | Health::Failed
+            )
+        };
+        self.array().is_ok_and(|array| lacks(array.status().health))
             || self.inner().iter().any(Found::is_degraded_now)
     }
 
@@ -315,11 +323,6 @@ impl<'a> Found<'a> {
         let assembly = self.assembly();
         assembly.missing().is_empty()
             && matches!(&assembly.state, ArrayState::Incomplete { forced } if forced.is_empty())
-    }
-
-    fn is_unsynced(&self) -> bool {
-        let view = self.view();
-        view.layout.level.is_redundant() && view.resync != Resync::Clean
     }
 
     /// Why it is not well, beyond its state's word.
@@ -375,5 +378,5 @@ impl<'a> Found<'a> {
 
 /// States in which nobody has to do anything.
 fn is_fine(state: &str) -> bool {
-    matches!(state, "healthy" | "resyncing")
+    matches!(state, "healthy" | "resyncing" | "checking")
 }

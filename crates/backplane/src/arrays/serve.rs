@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, Health, OpenMode};
+use array::{Array, JobStatus, OpenMode};
 use clap::Args;
 use drive::{Drive, FileDrive, OpenOptions};
 use target::nbd::Export;
@@ -105,10 +105,9 @@ impl Arguments {
         let served = server.serve().await;
         scene.stop().await?;
         served?;
-        let fine = |health| matches!(health, Health::Healthy | Health::Resyncing);
         let all = scene.found();
         let mut open = all.iter().filter_map(|found| found.array().ok());
-        let well = open.all(|array| fine(array.status().health));
+        let well = open.all(|array| array.status().health.is_fine());
         Ok(Ended::from(Outcome::of(well)))
     }
 
@@ -236,8 +235,7 @@ async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
     loop {
         world.sleep(PROGRESS_EVERY).await;
         let working = arrays.iter().filter_map(|(name, array)| {
-            let done = array.status().synced_to_bytes?;
-            Some(format!("{name}: resyncing, {} done", lab::units::size(done)))
+            Some(format!("{name}: {}", job_words(&array.status().job?)))
         });
         let line = working.collect::<Vec<_>>().join("; ");
         if line.is_empty() && !shown {
@@ -247,6 +245,16 @@ async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
         // Progress that can't be shown is no reason to stop.
         let _ = write!(io::stderr(), "\r\x1b[K{line}").and_then(|()| io::stderr().flush());
     }
+}
+
+/// A job in a few words: `resync 12.5 %, 98 MiB/s, 40 s left, limited by clients`.
+fn job_words(job: &JobStatus) -> String {
+    let percent = 100.0 * job.position_bytes as f64 / job.end_bytes.max(1) as f64;
+    let rate = lab::units::size(job.rate_bytes_per_second);
+    let left = job.time_left.map(|left| format!(", {} s left", left.as_secs()));
+    let (kind, limiter) = (job.kind.word(), job.limiter.word());
+    let left = left.unwrap_or_default();
+    format!("{kind} {percent:.1} %, {rate}/s{left}, limited by {limiter}")
 }
 
 /// Tells the terminal or log what happens.
