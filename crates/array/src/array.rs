@@ -1,5 +1,6 @@
 //! An open array, which is itself a drive.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -85,6 +86,9 @@ impl Array {
             return Ok(());
         }
         self.flush().await?;
+        if let Some(bitmap) = &self.0.bitmap {
+            bitmap.finish(&self.0).await?;
+        }
         self.0.metadata.mark_clean(&self.0).await
     }
 
@@ -108,20 +112,31 @@ impl Array {
         self.0.fail_members(vec![(slot, error)]).await
     }
 
-    /// Runs a change as a task, so that a client that goes away can't stop it half-way.
-    fn change<F>(&self, act: impl FnOnce(Rc<Core>) -> F) -> Io<Result<(), DriveError>>
+    /// Runs a change of these bytes as a task, so that a client that goes away can't stop it
+    /// half-way.
+    fn change<F>(
+        &self,
+        bytes: Range<u64>,
+        act: impl FnOnce(Rc<Core>) -> F,
+    ) -> Io<Result<(), DriveError>>
     where
         F: Future<Output = Result<(), DriveError>> + 'static,
     {
         let core = Rc::clone(&self.0);
+        let extent = core.extent(bytes);
         let work = act(Rc::clone(&core));
         let keep = self.clone();
         core.writes_in_flight.enter();
         let task = self.0.world.spawn(async move {
-            let result = match core.metadata.mark_dirty(&core).await {
-                Ok(()) => work.await,
-                Err(error) => Err(error),
+            let result = async {
+                core.metadata.mark_dirty(&core).await?;
+                let Some(bitmap) = &core.bitmap else { return work.await };
+                bitmap.begin(&core, &extent).await?;
+                let result = work.await;
+                bitmap.end(&core, &extent, result.is_err());
+                result
             };
+            let result = result.await;
             core.writes_in_flight.leave();
             if core.writes_in_flight.inside() == 0 {
                 keep.clean_later();
@@ -205,7 +220,7 @@ impl Drive for Array {
             return copies::write_once(&self.0, offset, buffers, durability);
         }
         self.0.writes_started.set(self.0.writes_started.get() + 1);
-        self.change(move |core| async move {
+        self.change(offset..offset + bytes, move |core| async move {
             match &core.geometry {
                 Geometry::Parity(parity) => {
                     stripe::write(&core, parity, offset, buffers, durability).await
@@ -250,7 +265,7 @@ impl Drive for Array {
             Ok(()) => {}
         }
         self.0.writes_started.set(self.0.writes_started.get() + 1);
-        self.change(move |core| async move {
+        self.change(offset..offset + bytes, move |core| async move {
             match &core.geometry {
                 Geometry::Parity(_) => {
                     zero_stripes(&core, offset, bytes, zeroing, durability).await

@@ -16,6 +16,7 @@ use geometry::{Geometry, GeometryError, Shape};
 use world::{Gate, World};
 
 use crate::array::Array;
+use crate::bitmap::{Bitmap, BitmapTrouble, Source};
 use crate::core::Core;
 use crate::examine::{Scan, level_of, read_bytes};
 use crate::job::Jobs;
@@ -93,6 +94,9 @@ pub enum AssembleError {
         /// Which log.
         log: &'static str,
     },
+    /// The engine could not keep the set's bitmap up to date.
+    #[error("{0}\nhint: open it read-only, or let md take the bitmap out first")]
+    Bitmap(#[from] BitmapTrouble),
     /// Superblocks of this version are only read.
     #[error("superblocks of version {0} are only read\nhint: open it read-only")]
     VersionNotWritten(Version),
@@ -139,12 +143,14 @@ impl Scan {
             Resync::From(bytes) if redundant => bytes,
             _ => u64::MAX,
         };
+        let bitmap = self.bitmap(world, assembly, &geometry, synced_to, mode).await?;
         let core = Core {
             this: Weak::new(),
             world: world.clone(),
             facts,
             slots: slots.collect(),
             metadata: self.metadata(world, assembly, mode),
+            bitmap,
             geometry,
             locks: RangeLocks::default(),
             gather: Gather::default(),
@@ -216,6 +222,39 @@ impl Scan {
         Ok((Member { drive, data_offset, bad: RefCell::new(bad), write_mostly }, state))
     }
 
+    /// The set's bitmap, from the members that have all of it. A set that is only read does without
+    /// one that makes no sense.
+    async fn bitmap(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        geometry: &Geometry,
+        synced_to: u64,
+        mode: OpenMode,
+    ) -> Result<Option<Bitmap>, AssembleError> {
+        let view = &self.candidates[assembly.reference].view;
+        if !matches!(view.consistency, ConsistencyPlace::Bitmap { .. }) {
+            return Ok(None);
+        }
+        let source = |candidate: &usize| {
+            let found = &self.candidates[*candidate];
+            let ConsistencyPlace::Bitmap { start } = found.view.consistency else { return None };
+            let in_sync = matches!(assembly.verdict(*candidate), Some(Verdict::InSync { .. }));
+            in_sync.then(|| Source { drive: Rc::clone(&self.drives[found.drive]), start })
+        };
+        let sources: Vec<Source> = assembly.slots.iter().flatten().filter_map(source).collect();
+        let pool = world.pool();
+        let bitmap = Bitmap::open(pool, &sources, geometry, view.events, synced_to).await;
+        if mode.read_only {
+            return Ok(bitmap.ok());
+        }
+        let bitmap = bitmap?;
+        if sources.len() < assembly.slots.iter().flatten().count() {
+            bitmap.distrust();
+        }
+        Ok(Some(bitmap))
+    }
+
     fn metadata(&self, world: &World, assembly: &Assembly, mode: OpenMode) -> Metadata {
         if mode.read_only {
             return Metadata::read_only(assembly.slots.len());
@@ -249,8 +288,7 @@ fn startable(assembly: &Assembly, mode: OpenMode) -> Result<(), AssembleError> {
     }
 }
 
-/// Whether this engine keeps everything the set's metadata promises while it writes. A bitmap is
-/// fine: md sees by the event count that it is old, and resyncs everything.
+/// Whether this engine keeps everything the set's metadata promises while it writes.
 fn writable(view: &MemberView) -> Result<(), AssembleError> {
     if view.version == Version::V0_90 {
         return Err(AssembleError::VersionNotWritten(view.version));

@@ -1,12 +1,14 @@
 //! What every part of the engine shares: the members, the locks, the record of failures.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Weak;
 
 use drive::{DriveError, ErrorKind, Facts, Operation};
 use geometry::Geometry;
 use world::{Gate, World, join_all};
 
+use crate::bitmap::Bitmap;
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::Metadata;
@@ -25,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) locks: RangeLocks,
     pub(crate) gather: Gather,
     pub(crate) metadata: Metadata,
+    /// The set's write-intent bitmap.
+    pub(crate) bitmap: Option<Bitmap>,
     pub(crate) writes_in_flight: Gate,
     /// Counts writes, so that a quiet time can be told from a busy one.
     pub(crate) writes_started: Cell<u64>,
@@ -44,12 +48,19 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The array byte below which all copies agree; parity levels read data from one place only.
-    pub(crate) fn agreed_to(&self) -> u64 {
-        match self.geometry {
-            Geometry::Raid1(_) | Geometry::Raid10(_) => self.synced_to.get(),
-            Geometry::Linear(_) | Geometry::Raid0(_) | Geometry::Parity(_) => u64::MAX,
-        }
+    /// Whether redundancy agrees in a range: of each member's data area, for levels with copies in
+    /// several places on a member of the array.
+    pub(crate) fn agrees(&self, range: Range<u64>) -> bool {
+        let passed = range.end <= self.synced_to.get();
+        self.bitmap.as_ref().map_or(passed, |bitmap| bitmap.agrees(&range, passed))
+    }
+
+    /// The range in which [`Core::agrees`] and the bitmap count, for bytes of the array.
+    pub(crate) fn extent(&self, array: Range<u64>) -> Range<u64> {
+        let Geometry::Parity(parity) = &self.geometry else { return array };
+        let (first, last) = (array.start, array.end.max(1) - 1);
+        let stripe = |offset| parity.stripe_of(offset).0;
+        stripe(first) * parity.chunk_bytes()..(stripe(last) + 1) * parity.chunk_bytes()
     }
 
     /// Whether the level keeps anything twice, or as parity.

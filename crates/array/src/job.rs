@@ -95,8 +95,9 @@ pub(crate) trait Pass: 'static {
     /// From where to where, at the start.
     fn range(&self, core: &Core) -> Range<u64>;
 
-    /// The first position from `at` on that needs work; what is skipped counts as done.
-    fn next(&self, core: &Core, at: u64) -> u64;
+    /// The first part from `at` on that needs work; what is skipped counts as done. Its end may lie
+    /// behind the range's.
+    fn next(&self, core: &Core, at: u64) -> Range<u64>;
 
     /// Why it can't or need not go on, if so.
     fn over(&self, core: &Core) -> Option<JobEnd>;
@@ -337,7 +338,8 @@ async fn windows<P: Pass>(
     let mut recorded_ns = core.world.now_ns();
     loop {
         while over.is_none() && result.is_ok() && flying.len() < windows_at_once(core) {
-            at = pass.next(core, at).min(range.end);
+            let part = pass.next(core, at);
+            at = part.start.min(range.end);
             if at >= range.end {
                 break;
             }
@@ -348,7 +350,7 @@ async fn windows<P: Pass>(
                 false => pass.over(core),
             };
             if over.is_none() {
-                let window = at..(at + bytes).min(range.end);
+                let window = at..(at + bytes).min(part.end).min(range.end);
                 at = window.end;
                 let (pass, owner) = (Rc::clone(pass), Rc::clone(core));
                 let part = window.clone();

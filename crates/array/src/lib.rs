@@ -11,6 +11,7 @@
 //! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
 //! | `lock` | who may touch which stripes |
+//! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
 //! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
 //! | `resync` | the pass that makes copies and parity agree |
@@ -24,12 +25,15 @@ mod array;
 mod assemble;
 mod bands;
 mod batch;
+mod bitmap;
+mod bits;
 mod consistency;
 mod copies;
 mod core;
 mod create;
 mod due;
 mod examine;
+mod intent;
 mod job;
 mod job_status;
 mod lock;
@@ -46,6 +50,7 @@ mod stripe;
 
 pub use array::Array;
 pub use assemble::{AssembleError, OpenMode};
+pub use bitmap::{BitmapStatus, BitmapTrouble};
 pub use consistency::Consistency;
 pub use create::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
 pub use examine::{

@@ -11,6 +11,7 @@ use drive::{Drive, DriveError, Durability};
 use format::md::{Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
 use world::{Semaphore, WriteBufs, join_all};
 
+use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::slot::SlotState;
 
@@ -129,6 +130,14 @@ impl Metadata {
         self.events.get()
     }
 
+    /// Where the write-intent bitmap of a slot's member starts on its drive.
+    pub(crate) fn bitmap_start(&self, slot: usize) -> Option<u64> {
+        let superblocks = self.superblocks.borrow();
+        let superblock = superblocks[slot].as_ref()?;
+        let offset_bytes = i64::from(superblock.bitmap_offset_sectors()?) * SECTOR_BYTES as i64;
+        superblock.place.offset_bytes.checked_add_signed(offset_bytes)
+    }
+
     pub(crate) fn spare_count(&self) -> usize {
         self.spares.len()
     }
@@ -155,6 +164,11 @@ impl Metadata {
     /// After a flush of all members, with no write under way: nothing to resync any more.
     pub(crate) async fn mark_clean(&self, core: &Core) -> Result<(), DriveError> {
         if !self.dirty.get() && core.synced_to.get() == u64::MAX {
+            return Ok(());
+        }
+        let spoiled = |bitmap: &Bitmap| bitmap.next_needed(0).is_some();
+        if core.synced_to.get() == u64::MAX && core.bitmap.as_ref().is_some_and(spoiled) {
+            // A write has failed on a member the array can't do without: the next start looks.
             return Ok(());
         }
         self.dirty.set(false);
@@ -231,6 +245,13 @@ impl Metadata {
         }
         if !self.event_incomplete.replace(true) {
             self.events.set(self.events.get() + 1);
+        }
+        if let Some(bitmap) = &core.bitmap {
+            // A bitmap that is older than a superblock is not believed.
+            let failed = bitmap.stamp(core, self.events.get()).await;
+            if !failed.is_empty() {
+                return failed;
+            }
         }
         self.refresh(core);
         let superblocks = self.superblocks.borrow().clone();

@@ -60,7 +60,7 @@ fn choose(core: &Core, run: &Run) -> Option<Place> {
         places.filter(|place| core.slots[place.member].readable(place.offset, run.bytes));
     // Behind a resync that is not done, copies may differ: then always the first one answers, so
     // that a client sees the same content twice.
-    if run.array_offset + run.bytes > core.agreed_to() {
+    if !core.agrees(run.array_offset..run.array_offset + run.bytes) {
         return readable.into_iter().next();
     }
     readable.min_by_key(|place| core.slots[place.member].read_cost(place.offset))

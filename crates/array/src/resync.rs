@@ -47,9 +47,14 @@ impl Pass for Resync {
         }
     }
 
-    /// Everything behind the position does: what a log knows to agree can be left out here.
-    fn next(&self, _core: &Core, at: u64) -> u64 {
-        at
+    /// Everything behind the position does, unless the bitmap knows better.
+    fn next(&self, core: &Core, at: u64) -> Range<u64> {
+        let Some(bitmap) = &core.bitmap else { return at..u64::MAX };
+        let Some(needed) = bitmap.next_needed(at) else { return u64::MAX..u64::MAX };
+        let Geometry::Parity(parity) = &core.geometry else { return needed };
+        let chunk = parity.chunk_bytes();
+        // `at` is the start of a stripe: what lies before a chunk's first is not worked on twice.
+        needed.start / chunk * chunk..needed.end.div_ceil(chunk).saturating_mul(chunk)
     }
 
     fn over(&self, _core: &Core) -> Option<JobEnd> {
@@ -64,7 +69,11 @@ impl Pass for Resync {
     }
 
     fn reached(&self, core: &Core, position: u64) {
-        core.synced_to.set(core.synced_to.get().max(position));
+        let before = core.synced_to.get();
+        core.synced_to.set(before.max(position));
+        if let Some(bitmap) = core.bitmap.as_ref().filter(|_| before < position) {
+            bitmap.made_to_agree(before..position);
+        }
     }
 
     async fn record(&self, core: &Core, end: bool) -> Result<(), DriveError> {
@@ -73,6 +82,9 @@ impl Pass for Resync {
         core.flush_members().await?;
         core.synced_to.set(synced_to);
         core.synced_durably_to.set(synced_to);
+        if let Some(bitmap) = &core.bitmap {
+            bitmap.clear_later(core);
+        }
         core.commit().await
     }
 }

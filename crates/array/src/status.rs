@@ -1,5 +1,6 @@
 //! The one typed state of an array that every surface shows.
 
+use crate::bitmap::BitmapStatus;
 use crate::core::Core;
 use crate::job_status::{JobEnd, JobKind, JobStatus};
 use crate::metadata::Failure;
@@ -119,6 +120,8 @@ pub struct Status {
     /// Stripes (or runs of copies) that a resync had to leave as they are, since nothing readable
     /// was left to compare.
     pub unsynced_stripes: u64,
+    /// Its write-intent bitmap, where it keeps one.
+    pub bitmap: Option<BitmapStatus>,
     /// Its slots, in order.
     pub slots: Vec<SlotStatus>,
     /// Spares at hand.
@@ -167,6 +170,7 @@ impl Status {
             events: core.metadata.events(),
             synced_to_bytes: (synced_to != u64::MAX).then_some(synced_to),
             unsynced_stripes: core.unsynced_stripes.get(),
+            bitmap: core.bitmap.as_ref().map(|bitmap| bitmap.status()),
             slots: slots.collect(),
             spares: core.metadata.spare_count(),
             job,

@@ -195,7 +195,8 @@ async fn store(
         for (&stripe, pieces) in stripes {
             let map = parity.stripe(stripe);
             let avoid = failed_reads.get(&stripe).unwrap_or(&none);
-            let in_sync = map.member_offset() + parity.chunk_bytes() <= core.synced_to.get();
+            let start = map.member_offset();
+            let in_sync = core.agrees(start..start + parity.chunk_bytes());
             for band in bands(pieces) {
                 let work = plan(core, map, band, in_sync, avoid)?;
                 for part in wanted(core, &work, avoid) {

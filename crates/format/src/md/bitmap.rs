@@ -87,6 +87,16 @@ pub enum BitmapForm {
     Lockless,
 }
 
+impl BitmapForm {
+    /// The version that says so.
+    pub fn version(self) -> u32 {
+        match self {
+            Self::Bits { version } => version,
+            Self::Lockless => 6,
+        }
+    }
+}
+
 /// The state flags of a bitmap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitmapState(pub u32);
@@ -178,12 +188,21 @@ impl BitmapHeader {
     /// # Panics
     /// For the lockless form, which is read only, and for a chunk that is no power of two.
     pub fn build(&self) -> Vec<u8> {
+        let mut bytes = vec![0xff; self.area_bytes() as usize];
+        bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.build_header());
+        bytes
+    }
+
+    /// The header alone.
+    ///
+    /// # Panics
+    /// As [`Self::build`].
+    pub fn build_header(&self) -> [u8; BITMAP_HEADER_BYTES] {
         let BitmapForm::Bits { version } = self.form else {
             panic!("the lockless bitmap is read only");
         };
         assert!(self.chunk_bytes.is_power_of_two(), "chunk of {} bytes", self.chunk_bytes);
-        let mut bytes = vec![0xff; self.area_bytes() as usize];
-        bytes[..BITMAP_HEADER_BYTES].fill(0);
+        let mut bytes = [0; BITMAP_HEADER_BYTES];
         put(&mut bytes, 0, &BITMAP_MAGIC.to_le_bytes());
         put(&mut bytes, 4, &version.to_le_bytes());
         put(&mut bytes, 8, &self.set_uuid.0);
@@ -213,13 +232,13 @@ impl BitmapHeader {
         }
     }
 
-    /// True if the bits may be believed for a set whose superblock has `superblock_events`:
-    /// written for this event count or the one before, not marked stale. If false, everything is
-    /// dirty.
+    /// True if the bits may be believed for a set whose newest superblock has `superblock_events`:
+    /// the bitmap is written before the superblocks, so whoever kept it up to date left at least
+    /// that count in it; and neither is it marked stale nor did writing it fail. If false,
+    /// everything is dirty.
     pub fn is_current(&self, superblock_events: u64) -> bool {
-        let known = self.events == superblock_events
-            || self.events.checked_add(1) == Some(superblock_events);
-        known && !self.state.is_stale()
+        let is_sound = !self.state.is_stale() && !self.state.had_write_error();
+        self.events >= superblock_events && is_sound
     }
 
     /// The dirty parts, neighbours joined, in bytes of what the bitmap covers. `area` is the whole
@@ -319,7 +338,7 @@ mod tests {
         let believed = |header: &BitmapHeader| {
             [9, 10, 11, 12].map(|superblock_events| header.is_current(superblock_events))
         };
-        assert_eq!(believed(&header), [false, true, true, false]);
+        assert_eq!(believed(&header), [true, true, false, false]);
         header.state = BitmapState(2);
         assert_eq!(believed(&header), [false; 4]);
     }
