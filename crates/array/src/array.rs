@@ -16,6 +16,7 @@ use crate::due;
 use crate::job::Jobs;
 use crate::lock::Mode;
 use crate::pace::JobPolicy;
+use crate::policy::Policy;
 use crate::read;
 use crate::status::Status;
 use crate::stripe;
@@ -39,6 +40,7 @@ impl Array {
     /// Waits until the background work has ended: done, or stopped by what is in the status.
     pub async fn background_done(&self) {
         self.0.jobs.busy.drained().await;
+        self.0.mending.drained().await;
     }
 
     /// Stops background work at its next window and keeps it from starting by itself; what is done
@@ -66,6 +68,11 @@ impl Array {
         Status::of(&self.0)
     }
 
+    /// What to expect of members, from now on.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.0.policy.borrow_mut() = policy;
+    }
+
     /// Where its bytes live.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
@@ -81,6 +88,7 @@ impl Array {
     pub async fn stop(&self) -> Result<(), DriveError> {
         self.0.stopping.set(true);
         self.0.jobs.busy.drained().await;
+        self.0.mending.drained().await;
         self.0.writes_in_flight.drained().await;
         if !self.0.metadata.writable() {
             return Ok(());

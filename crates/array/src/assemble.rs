@@ -10,12 +10,13 @@ use std::rc::{Rc, Weak};
 use drive::{DriveError, Facts};
 use format::md::{
     ArrayState, Assembly, BadBlocksError, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync,
-    Verdict, Version, parse_bad_blocks,
+    Verdict, Version,
 };
 use geometry::{Geometry, GeometryError, Shape};
 use world::{Gate, World};
 
 use crate::array::Array;
+use crate::bad_blocks::BadBlocks;
 use crate::bitmap::{Bitmap, BitmapTrouble, Source};
 use crate::core::Core;
 use crate::examine::{Scan, level_of, read_bytes};
@@ -23,7 +24,7 @@ use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::{Metadata, Spare};
 use crate::replay;
-use crate::slot::{BadRanges, Member, Slot, SlotState};
+use crate::slot::{Member, Slot, SlotState};
 use crate::stripe::Gather;
 
 /// How to open an array.
@@ -159,6 +160,8 @@ impl Scan {
             cleaner: Cell::new(false),
             stopping: Cell::new(false),
             jobs: Jobs::default(),
+            mending: Gate::default(),
+            policy: RefCell::default(),
             unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),
@@ -203,23 +206,17 @@ impl Scan {
             }
             _ => SlotState::Faulty,
         };
-        let mut bad = BadRanges::default();
-        if let Some(log) = found.view.bad_blocks.filter(|log| log.in_use) {
-            let bytes = log.range.length as usize;
-            let log_bytes =
-                read_bytes(world.pool(), drive.as_ref(), log.range.start, bytes).await?;
-            let ranges = parse_bad_blocks(&log_bytes, log.shift).map_err(|error| {
-                AssembleError::BadBlocks { drive: drive.facts().name.clone(), error }
+        let mut bad = BadBlocks::none(found.view.bad_blocks);
+        if let Some(place) = found.view.bad_blocks.filter(|place| place.in_use) {
+            let bytes = place.range.length as usize;
+            let log = read_bytes(world.pool(), drive.as_ref(), place.range.start, bytes).await?;
+            bad = BadBlocks::parse(place, &log).map_err(|error| AssembleError::BadBlocks {
+                drive: drive.facts().name.clone(),
+                error,
             })?;
-            let in_data = ranges.into_iter().filter_map(|range| {
-                let end = range.start.saturating_add(range.length);
-                let start = range.start.max(data_offset);
-                (start < end).then(|| (start - data_offset, end - start))
-            });
-            bad = BadRanges::new(in_data.collect());
         }
         let write_mostly = found.view.devflags.contains(DevFlags::WRITE_MOSTLY);
-        Ok((Member { drive, data_offset, bad: RefCell::new(bad), write_mostly }, state))
+        Ok((Member { drive, data_offset, bad, write_mostly }, state))
     }
 
     /// The set's bitmap, from the members that have all of it. A set that is only read does without

@@ -31,6 +31,22 @@ pub(crate) struct Band {
     pub(crate) written: SmallVec<[(usize, Buf); 4]>,
 }
 
+impl Band {
+    /// Its two halves, cut at a multiple of `block` bytes; `None` when it is no longer than that.
+    pub(crate) fn halves(self, block: usize) -> Option<(Band, Band)> {
+        let Band { start, len, written } = self;
+        let half = (len / block).div_ceil(2) * block;
+        if half == 0 || half >= len {
+            return None;
+        }
+        let cut = |from, len| {
+            let slice = |(column, data): &(usize, Buf)| (*column, data.slice(from, len));
+            Band { start: start + from, len, written: written.iter().map(slice).collect() }
+        };
+        Some((cut(0, half), cut(half, len - half)))
+    }
+}
+
 /// The bands of a stripe's pieces. Pieces of one column must not overlap.
 pub(crate) fn bands(pieces: &[Piece]) -> Vec<Band> {
     let mut edges: SmallVec<[usize; 8]> =

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 
 use drive::{DriveError, Durability};
-use world::{Buf, BufMut, ReadBufs, WriteBufs, join_all};
+use smallvec::SmallVec;
+use world::{Buf, BufMut, ReadBufs, WriteBufs, join_all, total_bytes};
 
-use crate::slot::Slot;
+use crate::bad_blocks;
+use crate::core::Core;
 
 /// A read of a member, for whoever knows `Key`.
 struct Part<Key> {
@@ -43,7 +45,7 @@ impl<Key> ReadBatch<Key> {
         self.0.push(Part { slot, offset, buffer, key });
     }
 
-    pub(crate) async fn run(mut self, slots: &[Slot]) -> ReadResults<Key> {
+    pub(crate) async fn run(mut self, core: &Core) -> ReadResults<Key> {
         self.0.sort_by_key(|part| (part.slot, part.offset));
         let mut requests: Vec<Request<Key>> = Vec::new();
         let mut end = 0;
@@ -60,14 +62,14 @@ impl<Key> ReadBatch<Key> {
         }
         let mut results = ReadResults { read: Vec::new(), failed: Vec::new() };
         let mut apart = Vec::new();
-        for (request, result) in read_all(requests, slots).await {
+        for (request, result) in read_all(requests, core).await {
             match result {
                 // One bad block must not take its neighbours along.
                 Err(_) if request.keys.len() > 1 => apart.extend(request.apart()),
                 result => results.note(request, result),
             }
         }
-        for (request, result) in read_all(apart, slots).await {
+        for (request, result) in read_all(apart, core).await {
             results.note(request, result);
         }
         results
@@ -105,20 +107,20 @@ impl<Key> ReadResults<Key> {
 
 async fn read_all<Key>(
     requests: Vec<Request<Key>>,
-    slots: &[Slot],
+    core: &Core,
 ) -> Vec<(Request<Key>, Result<(), DriveError>)> {
     let last = Cell::new(None);
     let answered = &last;
     let reads = requests.into_iter().map(|mut request| async move {
         let buffers = std::mem::take(&mut request.buffers);
-        let done = slots[request.slot].read(request.offset, buffers).await;
+        let done = core.slots[request.slot].read(request.offset, buffers).await;
         answered.set(Some(request.slot));
         request.buffers = done.buffers;
         (request, done.result)
     });
     let results = join_all(reads).await.into_iter().collect();
     if let Some(slot) = last.get() {
-        slots[slot].note_answered_last();
+        core.slots[slot].note_answered_last();
     }
     results
 }
@@ -132,12 +134,16 @@ impl WriteBatch {
         self.0.push((slot, offset, data));
     }
 
-    /// Writes everything; gives the members of the requests that failed.
+    /// Writes everything; members that fail are failed, and what could not be relied on before can
+    /// be where it was written. The caller holds the locks of what is written.
+    ///
+    /// # Errors
+    /// As [`Core::fail_members`].
     pub(crate) async fn run(
         mut self,
-        slots: &[Slot],
+        core: &Core,
         durability: Durability,
-    ) -> Vec<(usize, DriveError)> {
+    ) -> Result<(), DriveError> {
         self.0.sort_by_key(|&(slot, offset, _)| (slot, offset));
         let mut requests: Vec<(usize, u64, WriteBufs)> = Vec::new();
         let mut end = 0;
@@ -149,17 +155,23 @@ impl WriteBatch {
             }
             end = offset + bytes;
         }
+        let range =
+            |(slot, offset, data): &(usize, u64, WriteBufs)| (*slot, *offset, total_bytes(data));
+        let ranges: SmallVec<[_; 8]> = requests.iter().map(range).collect();
         let last = Cell::new(None);
         let answered = &last;
         let writes = requests.into_iter().map(|(slot, offset, buffers)| async move {
-            let result = slots[slot].write(offset, buffers, durability).await;
+            let result = core.slots[slot].write(offset, buffers, durability).await;
             answered.set(Some(slot));
             (slot, result)
         });
         let results = join_all(writes).await.into_iter();
         if let Some(slot) = last.get() {
-            slots[slot].note_answered_last();
+            core.slots[slot].note_answered_last();
         }
-        results.filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+        let failed = results.filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
+        core.fail_members(failed).await?;
+        bad_blocks::written(core, &ranges).await;
+        Ok(())
     }
 }

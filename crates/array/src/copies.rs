@@ -8,6 +8,7 @@ use std::rc::Rc;
 use drive::{DriveError, Durability, Io, Operation, Zeroing};
 use world::{WriteBufs, join_all, total_bytes};
 
+use crate::bad_blocks;
 use crate::batch::WriteBatch;
 use crate::core::Core;
 use crate::lock::{Lock, Mode};
@@ -73,7 +74,7 @@ pub(crate) async fn write(
             return Err(core.lost(Operation::Write, run.array_offset, run.bytes));
         }
     }
-    core.fail_members(writes.run(&core.slots, durability).await).await
+    writes.run(core, durability).await
 }
 
 /// Makes the bytes zero on every copy.
@@ -121,10 +122,12 @@ pub(crate) async fn zero_members(
         }
         joins
     });
-    let zeroings = ranges.into_iter().map(|(slot, offset, bytes)| async move {
+    let zeroings = ranges.iter().map(|&(slot, offset, bytes)| async move {
         (slot, core.slots[slot].write_zeroes(offset, bytes, zeroing, durability).await)
     });
     let results = join_all(zeroings).await.into_iter();
     let failed = results.filter_map(|(slot, result)| Some((slot, result.err()?)));
-    core.fail_members(failed.collect()).await
+    core.fail_members(failed.collect()).await?;
+    bad_blocks::written(core, &ranges).await;
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What every part of the engine shares: the members, the locks, the record of failures.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Weak;
 
@@ -12,6 +12,7 @@ use crate::bitmap::Bitmap;
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::Metadata;
+use crate::policy::Policy;
 use crate::slot::{Slot, SlotState};
 use crate::stripe::Gather;
 
@@ -45,6 +46,10 @@ pub(crate) struct Core {
     pub(crate) jobs: Jobs,
     /// The array is being stopped: nothing new begins.
     pub(crate) stopping: Cell<bool>,
+    /// Tasks that mend what could not be read.
+    pub(crate) mending: Gate,
+    /// What to expect of members.
+    pub(crate) policy: RefCell<Policy>,
 }
 
 impl Core {
@@ -123,6 +128,17 @@ impl Core {
         self.world.spawn(async move { core.metadata.commit(&core).await }).await
     }
 
+    /// Makes everything on one member durable.
+    ///
+    /// # Errors
+    /// The member's: it must be failed then.
+    pub(crate) async fn flush_slot(&self, slot: usize) -> Result<(), DriveError> {
+        match self.slots[slot].member() {
+            Some(member) => member.drive.flush().await,
+            None => Ok(()),
+        }
+    }
+
     /// Makes everything on every member durable; one that can't is failed.
     ///
     /// # Errors
@@ -143,7 +159,7 @@ impl Core {
     }
 
     /// A read error leaves the member in the array, since its other data is still good; unless it
-    /// does not answer at all any more.
+    /// does not answer at all any more. Errors that are mended are counted there.
     pub(crate) async fn note_read_error(&self, slot: usize, error: &DriveError) {
         self.metadata.count_read_error(slot);
         if error.kind == ErrorKind::Gone && self.redundant() {

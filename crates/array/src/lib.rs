@@ -10,6 +10,8 @@
 //! | `copies` | writing where there is no parity |
 //! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
+//! | `mend`, `bad_blocks` | what could not be read is written anew, or listed as bad |
+//! | `policy` | what to expect of members |
 //! | `lock` | who may touch which stripes |
 //! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
@@ -23,6 +25,7 @@
 
 mod array;
 mod assemble;
+mod bad_blocks;
 mod bands;
 mod batch;
 mod bitmap;
@@ -37,9 +40,11 @@ mod intent;
 mod job;
 mod job_status;
 mod lock;
+mod mend;
 mod metadata;
 mod pace;
 mod plan;
+mod policy;
 mod read;
 mod replay;
 mod resync;
@@ -59,5 +64,6 @@ pub use examine::{
 pub use job_status::{JobEnd, JobKind, JobStatus, Limiter, Loss};
 pub use metadata::Failure;
 pub use pace::JobPolicy;
+pub use policy::Policy;
 pub use slot::SlotState;
 pub use status::{Health, SlotStatus, Status};

@@ -290,6 +290,11 @@ impl Metadata {
                 superblock.features = superblock.features.without(Features::RECOVERY_OFFSET);
                 superblock.recovery_offset_or_journal_tail = 0;
             }
+            let lists = core.slots[slot].member().is_some_and(|member| member.bad.logged());
+            superblock.features = match lists {
+                true => superblock.features.with(Features::BAD_BLOCKS),
+                false => superblock.features.without(Features::BAD_BLOCKS),
+            };
         }
     }
 

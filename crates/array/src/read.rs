@@ -4,6 +4,7 @@
 //! that allocates. Everything else cuts the buffers by run, sends each member what lies together
 //! on it as one request, and joins the pieces again.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use drive::{DriveError, Io, Operation, ReadDone};
@@ -11,6 +12,7 @@ use geometry::{Geometry, Place, Run};
 use world::{BufMut, ReadBufs, join_all, total_bytes};
 
 use crate::core::Core;
+use crate::mend;
 use crate::split::{ReadCutter, lengths, rejoin};
 use crate::stripe;
 
@@ -39,6 +41,7 @@ pub(crate) fn read(core: &Rc<Core>, offset: u64, buffers: ReadBufs) -> Io<ReadDo
                     Ok(()) => done,
                     Err(error) => {
                         core.note_read_error(place.member, error).await;
+                        mend::later(&core, place.member, place.offset, bytes, error);
                         let failed = Some((place.member, error.clone()));
                         rescue(&core, first, done.buffers, failed).await
                     }
@@ -115,20 +118,24 @@ async fn read_runs(core: &Core, offset: u64, buffers: ReadBufs) -> ReadDone {
         }
     }
     let reads = requests.into_iter().map(|request| async move {
-        let Request { place, buffers, runs, .. } = request;
-        (place.member, runs, core.slots[place.member].read(place.offset, buffers).await)
+        let Request { place, bytes, buffers, runs } = request;
+        (place, bytes, runs, core.slots[place.member].read(place.offset, buffers).await)
     });
-    for (member, done_runs, done) in join_all(reads).await {
+    for (Place { member, offset }, bytes, done_runs, done) in join_all(reads).await {
         if let Err(error) = &done.result {
             core.note_read_error(member, error).await;
+            mend::later(core, member, offset, bytes, error);
         }
         let mut buffers = done.buffers.into_iter();
+        let runs_asked = done_runs.len();
         for (index, count) in done_runs {
             let piece = buffers.by_ref().take(count).collect();
             match &done.result {
                 Ok(()) => pieces[index] = Some(piece),
                 Err(error) => {
-                    let failed = Some((member, error.clone()));
+                    // One bad block must not take its neighbours along: of several runs each is
+                    // tried again.
+                    let failed = (runs_asked == 1).then(|| (member, error.clone()));
                     lost.push(LostRun { index, buffers: piece, failed });
                 }
             }
@@ -148,8 +155,43 @@ async fn read_runs(core: &Core, offset: u64, buffers: ReadBufs) -> ReadDone {
     ReadDone { buffers: rejoin(&original, in_order), result }
 }
 
-/// Answers a run from redundancy; `failed` is the member that could not, with its error.
-async fn rescue(
+/// Answers a run from redundancy; `failed` is the member that could not, with its error. Where no
+/// member has all of it, it is cut until those parts are left that nobody has: the error names the
+/// first.
+fn rescue(
+    core: &Core,
+    run: Run,
+    buffers: ReadBufs,
+    failed: Option<(usize, DriveError)>,
+) -> Pin<Box<dyn Future<Output = ReadDone> + '_>> {
+    Box::pin(async move {
+        if let Some((_, error)) = failed.as_ref().filter(|_| !core.redundant()) {
+            return ReadDone { buffers, result: Err(error.clone()) };
+        }
+        let done = rescue_whole(core, run, buffers, failed).await;
+        let block = u64::from(core.facts.block_bytes);
+        let half = (run.bytes / block).div_ceil(2) * block;
+        if done.result.is_ok() || half == 0 || half >= run.bytes {
+            return done;
+        }
+        let original = lengths(&done.buffers);
+        let mut cutter = ReadCutter::new(done.buffers);
+        let (front, back) = (cutter.take(half), cutter.take(run.bytes - half));
+        let rest = Place { offset: run.first.offset + half, ..run.first };
+        let second =
+            Run { array_offset: run.array_offset + half, bytes: run.bytes - half, first: rest };
+        let front = rescue(core, Run { bytes: half, ..run }, front, None).await;
+        let back = match front.result {
+            Ok(()) => rescue(core, second, back, None).await,
+            Err(error) => ReadDone { buffers: back, result: Err(error) },
+        };
+        let pieces = front.buffers.into_iter().chain(back.buffers);
+        ReadDone { buffers: rejoin(&original, pieces), result: back.result }
+    })
+}
+
+/// Answers a run from any one copy, or from the rest of its stripe.
+async fn rescue_whole(
     core: &Core,
     run: Run,
     buffers: ReadBufs,
@@ -161,25 +203,23 @@ async fn rescue(
         return ReadDone { buffers, result };
     }
     let mut buffers = buffers;
-    let mut error = failed.as_ref().map(|(_, error)| error.clone());
-    let mut tried: Vec<usize> = failed.iter().map(|(slot, _)| *slot).collect();
+    let tried = failed.map(|(slot, _)| slot);
     for copy in 0..core.geometry.copies() {
         let place = core.geometry.copy(&run, copy);
         let slot = &core.slots[place.member];
-        if tried.contains(&place.member) || !slot.readable(place.offset, run.bytes) {
+        if tried == Some(place.member) || !slot.readable(place.offset, run.bytes) {
             continue;
         }
-        tried.push(place.member);
         let done = slot.read(place.offset, buffers).await;
         match done.result {
             Ok(()) => return done,
-            Err(new) => {
-                core.note_read_error(place.member, &new).await;
-                error = Some(new);
+            Err(error) => {
+                core.note_read_error(place.member, &error).await;
+                mend::later(core, place.member, place.offset, run.bytes, &error);
                 buffers = done.buffers;
             }
         }
     }
-    let error = error.unwrap_or_else(|| core.lost(Operation::Read, run.array_offset, run.bytes));
+    let error = core.lost(Operation::Read, run.array_offset, run.bytes);
     ReadDone { buffers, result: Err(error) }
 }

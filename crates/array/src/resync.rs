@@ -127,7 +127,7 @@ async fn parity_window(
                 reads.add(slot, map.member_offset(), buffer, (stripe, role));
             }
         }
-        let results = reads.run(&core.slots).await;
+        let results = reads.run(core).await;
         if results.failed.is_empty() {
             break results.read;
         }
@@ -179,7 +179,7 @@ async fn parity_window(
         }
     }
     watch.computed();
-    core.fail_members(writes.run(&core.slots, Durability::Cached).await).await?;
+    writes.run(core, Durability::Cached).await?;
     Ok(watch.written())
 }
 
@@ -240,6 +240,6 @@ async fn copies_window(core: &Core, range: Range<u64>) -> Result<Window, DriveEr
             writes.add(place.member, place.offset, data.clone());
         }
     }
-    core.fail_members(writes.run(&core.slots, Durability::Cached).await).await?;
+    writes.run(core, Durability::Cached).await?;
     Ok(watch.written())
 }

@@ -6,6 +6,9 @@ use std::rc::Rc;
 use drive::{Drive, DriveError, Durability, Io, ReadDone, Zeroing};
 use world::{ReadBufs, WriteBufs};
 
+use crate::bad_blocks::BadBlocks;
+use crate::mend::ErrorBudget;
+
 /// What a slot's member is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotState {
@@ -22,28 +25,6 @@ pub enum SlotState {
     Faulty,
 }
 
-/// Ranges of a member's data area that can't be read, in order and apart from each other.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct BadRanges(Vec<(u64, u64)>);
-
-impl BadRanges {
-    /// From `(offset, bytes)` pairs in any order.
-    pub(crate) fn new(mut ranges: Vec<(u64, u64)>) -> Self {
-        ranges.sort_unstable();
-        BadRanges(ranges)
-    }
-
-    pub(crate) fn overlaps(&self, offset: u64, bytes: u64) -> bool {
-        let ends_before = |&(start, len): &(u64, u64)| start + len <= offset;
-        let index = self.0.partition_point(ends_before);
-        self.0.get(index).is_some_and(|&(start, _)| start < offset + bytes)
-    }
-
-    pub(crate) fn total_bytes(&self) -> u64 {
-        self.0.iter().map(|&(_, bytes)| bytes).sum()
-    }
-}
-
 /// A drive in a slot.
 pub(crate) struct Member {
     /// The whole drive, metadata included.
@@ -51,7 +32,7 @@ pub(crate) struct Member {
     /// Where the data area starts on it, in bytes.
     pub(crate) data_offset: u64,
     /// What its bad-block log lists.
-    pub(crate) bad: RefCell<BadRanges>,
+    pub(crate) bad: BadBlocks,
     /// Read only when nobody else has the data.
     pub(crate) write_mostly: bool,
 }
@@ -67,6 +48,8 @@ pub(crate) struct Slot {
     read_end: Cell<u64>,
     /// How many times a batch of requests waited for this member in the end.
     answered_last: Cell<u64>,
+    /// Its read errors of late.
+    pub(crate) errors: RefCell<ErrorBudget>,
 }
 
 impl Slot {
@@ -79,6 +62,7 @@ impl Slot {
             reads_in_flight: Rc::default(),
             read_end: Cell::new(u64::MAX),
             answered_last: Cell::new(0),
+            errors: RefCell::default(),
         }
     }
 
@@ -114,7 +98,7 @@ impl Slot {
             SlotState::Recovering { upto_bytes } => offset + bytes <= upto_bytes,
             SlotState::Missing | SlotState::Faulty => false,
         };
-        let good = |member: &Member| !member.bad.borrow().overlaps(offset, bytes);
+        let good = |member: &Member| !member.bad.overlaps(member.data_offset + offset, bytes);
         valid && self.with_member(good).unwrap_or(false)
     }
 
@@ -188,28 +172,5 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bad_ranges_are_found_at_their_edges() {
-        let bad = BadRanges::new(vec![(4096, 512), (0, 512), (8192, 4096)]);
-        let table = [
-            (0, 1, true),
-            (512, 3584, false),
-            (512, 3585, true),
-            (4607, 1, true),
-            (4608, 3584, false),
-            (12287, 100, true),
-            (12288, u64::MAX - 12288, false),
-        ];
-        for (offset, bytes, overlaps) in table {
-            assert_eq!(bad.overlaps(offset, bytes), overlaps, "{offset}+{bytes}");
-        }
-        assert_eq!(bad.total_bytes(), 5120);
     }
 }

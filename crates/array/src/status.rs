@@ -138,7 +138,7 @@ impl Status {
     pub(crate) fn of(core: &Core) -> Self {
         let missing = core.missing();
         let synced_to = core.synced_to.get();
-        let bad = |slot: &Slot| slot.member().map_or(0, |member| member.bad.borrow().total_bytes());
+        let bad = |slot: &Slot| slot.member().map_or(0, |member| member.bad.total_bytes());
         let job = core.jobs.status(core);
         let last_job = core.jobs.last();
         let failed = |job: &JobStatus| {

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use drive::{DriveError, Durability, Operation};
-use geometry::{Parity, StripeMap};
+use geometry::{Parity, Role, StripeMap};
 use smallvec::SmallVec;
 use world::{Buf, BufMut, Pool, ReadBufs, WriteBufs};
 
@@ -24,6 +24,7 @@ use crate::bands::{Band, Piece, bands};
 use crate::batch::{ReadBatch, WriteBatch};
 use crate::core::Core;
 use crate::lock::Mode;
+use crate::mend;
 use crate::plan::{Situation, Way, choose};
 use crate::split::WriteCutter;
 
@@ -170,12 +171,62 @@ impl Work {
         recover_columns(map, columns, p.as_deref_mut(), q.as_deref_mut(), &lost);
     }
 
+    /// Works out a part that was not read from what was.
+    fn work_out(&mut self, pool: &Pool, part: Part) {
+        if self.columns.iter().any(Option::is_none) {
+            self.recover(pool);
+        }
+        let data: SmallVec<[&[u8]; 32]> =
+            self.columns.iter().map(|column| column.as_deref().unwrap_or_default()).collect();
+        match part {
+            Part::Column(_) => {}
+            Part::P => {
+                let mut p = pool.take(self.band.len);
+                compute(&self.map, &data, Some(&mut p), None);
+                self.p = Some(p);
+            }
+            Part::Q => {
+                let mut q = pool.take(self.band.len);
+                compute(&self.map, &data, None, Some(&mut q));
+                self.q = Some(q);
+            }
+        }
+    }
+
+    fn take(&mut self, part: Part) -> Option<BufMut> {
+        match part {
+            Part::Column(column) => self.columns[column].take(),
+            Part::P => self.p.take(),
+            Part::Q => self.q.take(),
+        }
+    }
+
     fn put(&mut self, part: Part, buffer: BufMut) {
         match part {
             Part::Column(column) => self.columns[column] = Some(buffer),
             Part::P => self.p = Some(buffer),
             Part::Q => self.q = Some(buffer),
         }
+    }
+}
+
+/// What members failed to read while something was worked out: ranges of their data areas.
+#[derive(Default)]
+pub(crate) struct Unreadable(Vec<(usize, u64, u64)>);
+
+impl Unreadable {
+    pub(crate) fn add(&mut self, slot: usize, offset: u64, bytes: u64) {
+        self.0.push((slot, offset, bytes));
+    }
+
+    /// Whether a read of this range is bound to fail. A part of what failed is not: there may be
+    /// one bad block in it.
+    fn dooms(&self, slot: usize, offset: u64, bytes: u64) -> bool {
+        let end = offset + bytes;
+        let doomed = |&(of, from, len): &(usize, u64, u64)| {
+            of == slot && offset <= from && from + len <= end
+        };
+        self.0.iter().any(doomed)
     }
 }
 
@@ -186,51 +237,83 @@ async fn store(
     stripes: &BTreeMap<u64, Vec<Piece>>,
     durability: Durability,
 ) -> Result<(), DriveError> {
-    // Members that failed to read a stripe during this write: their content is recovered there.
-    let mut failed_reads: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
-    let none = vec![false; parity.members()];
+    // What could not be read during this write: it is recovered.
+    let mut unreadable = Unreadable::default();
     let works = loop {
         let mut works = Vec::new();
         let mut reads = ReadBatch::new();
         for (&stripe, pieces) in stripes {
             let map = parity.stripe(stripe);
-            let avoid = failed_reads.get(&stripe).unwrap_or(&none);
             let start = map.member_offset();
             let in_sync = core.agrees(start..start + parity.chunk_bytes());
-            for band in bands(pieces) {
-                let work = plan(core, map, band, in_sync, avoid)?;
-                for part in wanted(core, &work, avoid) {
+            for work in plan_bands(core, map, bands(pieces), in_sync, &unreadable)? {
+                for part in wanted(core, &work, &unreadable) {
                     let (slot, offset) = work.place(part);
                     let buffer = core.world.pool().take(work.band.len);
-                    reads.add(slot, offset, buffer, (stripe, works.len(), part));
+                    reads.add(slot, offset, buffer, (works.len(), part));
                 }
                 works.push(work);
             }
         }
-        let results = reads.run(&core.slots).await;
+        let results = reads.run(core).await;
         if results.failed.is_empty() {
-            for ((_, index, part), buffer) in results.read {
-                works[index].put(part, buffer);
+            for ((index, part), buffer) in results.read {
+                let work: &mut Work = &mut works[index];
+                work.put(part, buffer);
             }
             break works;
         }
-        for ((stripe, ..), slot, error) in results.failed {
+        for ((index, part), slot, error) in results.failed {
+            let (_, offset) = works[index].place(part);
+            let bytes = works[index].band.len as u64;
             core.note_read_error(slot, &error).await;
-            failed_reads.entry(stripe).or_insert_with(|| none.clone())[slot] = true;
+            mend::later(core, slot, offset, bytes, &error);
+            unreadable.add(slot, offset, bytes);
         }
     };
     let mut writes = WriteBatch::default();
     for work in works {
         finish(core, work, &mut writes);
     }
-    let failed = writes.run(&core.slots, durability).await;
-    core.fail_members(failed).await
+    writes.run(core, durability).await
+}
+
+/// How each band is written. One that can't be as a whole is cut: bad blocks at different places of
+/// several members are no loss.
+fn plan_bands(
+    core: &Core,
+    map: StripeMap,
+    mut bands: Vec<Band>,
+    in_sync: bool,
+    unreadable: &Unreadable,
+) -> Result<Vec<Work>, DriveError> {
+    let mut works = Vec::with_capacity(bands.len());
+    bands.reverse();
+    while let Some(band) = bands.pop() {
+        if let Some(way) = plan(core, &map, &band, in_sync, unreadable) {
+            let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
+            works.push(Work { map, band, way, columns, p: None, q: None });
+            continue;
+        }
+        let (start, len) = (map.member_offset() + band.start as u64, band.len as u64);
+        let Some((first, second)) = band.halves(core.facts.block_bytes as usize) else {
+            return Err(core.lost(Operation::Write, start, len));
+        };
+        bands.extend([second, first]);
+    }
+    Ok(works)
 }
 
 /// Whether the old content of `part` can be read.
-fn readable(core: &Core, map: &StripeMap, band: &Band, slot: usize, avoid: &[bool]) -> bool {
-    let offset = map.member_offset() + band.start as u64;
-    !avoid[slot] && core.slots[slot].readable(offset, band.len as u64)
+fn readable(
+    core: &Core,
+    map: &StripeMap,
+    band: &Band,
+    slot: usize,
+    unreadable: &Unreadable,
+) -> bool {
+    let (offset, bytes) = (map.member_offset() + band.start as u64, band.len as u64);
+    !unreadable.dooms(slot, offset, bytes) && core.slots[slot].readable(offset, bytes)
 }
 
 /// The members of the parities, P first.
@@ -238,22 +321,23 @@ fn parity_slots(map: &StripeMap) -> SmallVec<[usize; 2]> {
     std::iter::once(map.p()).chain(map.q()).collect()
 }
 
+/// The way to write a band, if there is one.
 fn plan(
     core: &Core,
-    map: StripeMap,
-    band: Band,
+    map: &StripeMap,
+    band: &Band,
     in_sync: bool,
-    avoid: &[bool],
-) -> Result<Work, DriveError> {
+    unreadable: &Unreadable,
+) -> Option<Way> {
     let columns = map.data_members();
     let mut written: SmallVec<[bool; 32]> = SmallVec::from_elem(false, columns);
     for (column, _) in &band.written {
         written[*column] = true;
     }
-    let is_readable = |slot| readable(core, &map, &band, slot, avoid);
+    let is_readable = |slot| readable(core, map, band, slot, unreadable);
     let column_readable: SmallVec<[bool; 32]> =
         (0..columns).map(|column| is_readable(map.data(column))).collect();
-    let parities = parity_slots(&map);
+    let parities = parity_slots(map);
     let parity_writable: SmallVec<[bool; 2]> =
         parities.iter().map(|&slot| core.slots[slot].writable()).collect();
     let parity_readable: SmallVec<[bool; 2]> =
@@ -269,22 +353,17 @@ fn plan(
         way != Way::DataOnly
             || band.written.iter().all(|(column, _)| core.slots[map.data(*column)].writable())
     };
-    let way = choose(&situation).filter(|&way| stores_all(way));
-    let Some(way) = way else {
-        return Err(core.lost(Operation::Write, map.member_offset(), band.len as u64));
-    };
-    let columns = std::iter::repeat_with(|| None).take(columns).collect();
-    Ok(Work { map, band, way, columns, p: None, q: None })
+    choose(&situation).filter(|&way| stores_all(way))
 }
 
 /// What has to be read for the way chosen.
-fn wanted(core: &Core, work: &Work, avoid: &[bool]) -> Vec<Part> {
+fn wanted(core: &Core, work: &Work, unreadable: &Unreadable) -> Vec<Part> {
     let Work { map, band, way, .. } = work;
     let is_written = |column: usize| band.written.iter().any(|(written, _)| *written == column);
     let columns = 0..map.data_members();
     let parities = [(Part::P, Some(map.p())), (Part::Q, map.q())];
     let parities = parities.into_iter().filter_map(|(part, slot)| Some((part, slot?)));
-    let is_readable = |slot: usize| readable(core, map, band, slot, avoid);
+    let is_readable = |slot: usize| readable(core, map, band, slot, unreadable);
     match way {
         Way::DataOnly => Vec::new(),
         Way::ReadModifyWrite => {
@@ -395,7 +474,8 @@ pub(crate) fn recover_columns(
     parity::recover(&mut blocks, &roles).expect("as many parities were read as columns are lost");
 }
 
-/// Reads a piece of one chunk whose member can't be read, from the rest of its stripe.
+/// Reads a piece of one chunk whose member can't be read, from the rest of its stripe;
+/// `failed_slot` has just failed to read it.
 pub(crate) async fn rescue(
     core: &Core,
     parity: &Parity,
@@ -406,12 +486,13 @@ pub(crate) async fn rescue(
     let (stripe, column, within) = parity.stripe_of(array_offset);
     let _lock = core.locks.lock(stripe..stripe + 1, Mode::Shared).await;
     let bytes = world::total_bytes(&buffers);
-    let mut avoid = vec![false; parity.members()];
-    if let Some(slot) = failed_slot {
-        avoid[slot] = true;
-    }
     let map = parity.stripe(stripe);
-    match recovered(core, map, column, within as usize, bytes as usize, &mut avoid).await {
+    let mut unreadable = Unreadable::default();
+    if let Some(slot) = failed_slot {
+        unreadable.add(slot, map.member_offset() + within, bytes);
+    }
+    let slot = map.data(column);
+    match content(core, map, slot, within as usize, bytes as usize, &mut unreadable).await {
         Ok(content) => {
             let mut rest = &content[..];
             for buffer in &mut buffers {
@@ -428,28 +509,30 @@ pub(crate) async fn rescue(
     }
 }
 
-/// The content of a part of `column`, from whatever is left of the stripe.
-async fn recovered(
+/// What the member in `slot` holds in a part of its chunk, data or parity: read from it, or worked
+/// out from whatever is left of the stripe, whose lock the caller holds. What could not be read on
+/// the way is added to `unreadable`, and mended later.
+pub(crate) async fn content(
     core: &Core,
     map: StripeMap,
-    column: usize,
+    slot: usize,
     start: usize,
     len: usize,
-    avoid: &mut [bool],
+    unreadable: &mut Unreadable,
 ) -> Result<BufMut, ()> {
+    let own = match map.role(slot) {
+        Role::Data(column) => Part::Column(column),
+        Role::P => Part::P,
+        Role::Q => Part::Q,
+    };
     loop {
         let band = Band { start, len, written: SmallVec::new() };
         let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
         let mut work = Work { map, band, way: Way::Recover, columns, p: None, q: None };
-        if readable(core, &map, &work.band, map.data(column), avoid) {
-            // Another task's write has put the chunk right in the meantime.
-            work.way = Way::DataOnly;
-        }
-        let parts = match work.way {
-            Way::Recover => wanted(core, &work, avoid),
-            _ => vec![Part::Column(column)],
-        };
-        if work.way == Way::Recover && parts.len() < map.data_members() {
+        // Another task's write may have put the chunk right in the meantime.
+        let direct = readable(core, &map, &work.band, slot, unreadable);
+        let parts = if direct { vec![own] } else { wanted(core, &work, unreadable) };
+        if !direct && parts.len() < map.data_members() {
             return Err(());
         }
         let mut reads = ReadBatch::new();
@@ -457,19 +540,21 @@ async fn recovered(
             let (slot, offset) = work.place(part);
             reads.add(slot, offset, core.world.pool().take(len), part);
         }
-        let results = reads.run(&core.slots).await;
+        let results = reads.run(core).await;
         if results.failed.is_empty() {
             for (part, buffer) in results.read {
                 work.put(part, buffer);
             }
-            if work.way == Way::Recover {
-                work.recover(core.world.pool());
+            if !direct {
+                work.work_out(core.world.pool(), own);
             }
-            return Ok(work.columns[column].take().expect("read or recovered"));
+            return Ok(work.take(own).expect("read or worked out"));
         }
-        for (_, slot, error) in results.failed {
+        for (part, slot, error) in results.failed {
+            let (_, offset) = work.place(part);
             core.note_read_error(slot, &error).await;
-            avoid[slot] = true;
+            mend::later(core, slot, offset, len as u64, &error);
+            unreadable.add(slot, offset, len as u64);
         }
     }
 }

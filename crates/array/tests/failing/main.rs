@@ -1,0 +1,8 @@
+//! What the engine does when a member errs: answers from redundancy, mends, lists as bad, fails.
+
+#![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
+
+mod bench;
+#[path = "../common/mod.rs"]
+mod common;
+mod media;
