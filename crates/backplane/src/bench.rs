@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use drive::{Access, Drive, Durability, FileDrive, OpenOptions, Padded};
+use nbd::Uri;
 use rustix::time::{ClockId, clock_gettime};
 use workload::{
     AccessSpec, Arrival, CATALOGUE, DataPattern, GeneratorConfig, GeneratorMode, Job, Measured,
@@ -43,7 +44,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 #[command(after_help = "`backplane lab workloads` lists the workloads.")]
 pub struct Arguments {
-    /// A file, a block device, or a folder in which a file is made and removed again
+    /// A file, a block device, an NBD export (`nbd://HOST/EXPORT`,
+    /// `nbd+unix:///EXPORT?socket=PATH`), or a folder in which a file is made and removed again
     target: String,
     /// A workload by name; may be repeated
     #[arg(
@@ -98,8 +100,7 @@ pub enum BenchError {
     /// A kind of target that comes later.
     #[error(
         "{0} targets are not supported yet\n\
-         hint: give a file, a block device or a folder; an attached NBD export \
-             is a block device"
+         hint: give a file, a block device, an NBD URI or a folder"
     )]
     NotYet(&'static str),
     /// Writing was not allowed.
@@ -165,10 +166,8 @@ impl Arguments {
     }
 
     async fn bench(&self, world: &World) -> Result<Outcome, Failure> {
-        for (prefix, kind) in [("nbd://", "NBD"), ("nbd+unix://", "NBD"), ("model:", "model")] {
-            if self.target.starts_with(prefix) {
-                return Err(BenchError::NotYet(kind).into());
-            }
+        if self.target.starts_with("model:") {
+            return Err(BenchError::NotYet("model").into());
         }
         let points = self.points()?;
         let target = self.open(world, &points).await?;
@@ -236,12 +235,12 @@ impl Arguments {
             return self.make(world, path).await;
         }
         let writer = points.iter().find(|point| point.spec.has_writes());
-        let file = match writer {
-            None => Rc::new(FileDrive::open(world, path, OpenOptions::LOOK)?),
+        let drive = match writer {
+            None => guard::look(world, &self.target)?,
             Some(point) => {
-                let looked = FileDrive::open(world, path, OpenOptions::LOOK)?;
+                let looked = guard::look(world, &self.target)?;
                 guard::refuse_used(path)?;
-                let contents = guard::contents(world, path, &looked).await?;
+                let contents = guard::contents(world, path, looked.as_ref()).await?;
                 if !self.allow_write {
                     let (workload, target) = (point.workload.name, self.target.clone());
                     return Err(BenchError::WriteNotAllowed { workload, target }.into());
@@ -251,11 +250,15 @@ impl Arguments {
                     &[contents],
                     &self.yes_destroy,
                 )?;
-                guard::open_alone(world, path)?
+                if Uri::is_meant_by(&self.target) {
+                    looked
+                } else {
+                    guard::open_alone(world, path)?
+                }
             }
         };
         Ok(Target {
-            drive: fitting(world, file, points),
+            drive: fitting(world, drive, points),
             unwritten_percent: unwritten(path),
             own: None,
         })
@@ -317,7 +320,7 @@ impl Arguments {
 }
 
 /// The drive as it is, or behind a wrapper if some requests are smaller than its block.
-fn fitting(world: &World, drive: Rc<FileDrive>, points: &[Point]) -> Rc<dyn Drive> {
+fn fitting(world: &World, drive: Rc<dyn Drive>, points: &[Point]) -> Rc<dyn Drive> {
     let block = drive.facts().block_bytes;
     let lines = points.iter().flat_map(|point| point.spec.lines());
     if lines.into_iter().all(|line| line.request_bytes.is_multiple_of(block)) {

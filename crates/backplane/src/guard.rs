@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use array::{Examined, examine, read_bytes};
-use drive::{BlockDevice, Drive, DriveError, FileDrive, OpenError, OpenOptions, Roots};
+use drive::{BlockDevice, Drive, DriveError, FileDrive, NbdDrive, OpenError, OpenOptions, Roots};
 use drive::{in_use, list_devices};
 use format::probe::{Finding, HEAD_BYTES, Kind, TAIL_BYTES, probe};
+use nbd::Uri;
 use world::World;
 
 use crate::error::{self, Failure};
@@ -94,6 +95,14 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Opens a file, a block device or an NBD export to look at it.
+pub fn look(world: &World, name: &str) -> Result<Rc<dyn Drive>, Failure> {
+    if Uri::is_meant_by(name) {
+        return Ok(Rc::new(NbdDrive::open(world, name)?));
+    }
+    Ok(Rc::new(FileDrive::open(world, Path::new(name), OpenOptions::LOOK)?))
+}
+
 /// Looks at both ends of a drive.
 pub async fn contents(
     world: &World,
@@ -122,8 +131,12 @@ pub fn serial(path: &Path) -> Option<String> {
     list_devices(&Roots::default()).ok()?.into_iter().find(owns)?.serial
 }
 
-/// Refuses a drive that somebody uses, and says who.
+/// Refuses a drive that somebody uses, and says who. Who else uses an NBD export, only its server
+/// knows.
 pub fn refuse_used(path: &Path) -> Result<(), Failure> {
+    if path.to_str().is_some_and(Uri::is_meant_by) {
+        return Ok(());
+    }
     let uses = in_use(path, &Roots::default())?;
     if uses.is_empty() {
         return Ok(());

@@ -9,6 +9,7 @@
 //! | `error` | what went wrong, where |
 //! | `memory` | a drive in memory |
 //! | `file` | files and block devices through io_uring |
+//! | `nbd` | an export of an NBD server |
 //! | `open`, `sysfs` | opening one: what it is, whether it is free, direct I/O |
 //! | `conformance` | what every drive must do, as a test |
 //! | `part` | a window of a drive |
@@ -29,6 +30,7 @@ mod fault;
 mod file;
 mod list;
 mod memory;
+mod nbd;
 mod open;
 mod overlay;
 mod padded;
@@ -45,6 +47,7 @@ pub use list::{
     BlockDevice, ListError, Partition, Roots, Transport, Use, User, in_use, list_devices,
 };
 pub use memory::MemoryDrive;
+pub use nbd::{NbdDrive, NbdError};
 pub use open::{Access, Direct, Identity, OpenError, OpenOptions};
 pub use overlay::Overlay;
 pub use padded::Padded;

@@ -13,6 +13,7 @@
 //! | `clock` | the real time |
 //! | `ring` | the io_uring reactor: operations that own their buffers |
 //! | `buffer` | aligned, pooled buffers with one owner |
+//! | `inbox` | the receive buffer of a connection |
 //! | `sync`, `join` | waiting for each other within one thread |
 //! | `random` | a seeded generator for orderings |
 //!
@@ -22,6 +23,7 @@
 mod buffer;
 mod clock;
 mod executor;
+mod inbox;
 mod join;
 mod random;
 mod ring;
@@ -30,6 +32,7 @@ mod timer;
 
 pub use buffer::{Buf, BufMut, Pool, ReadBufs, SLOT_ALIGN_BYTES, WriteBufs, total_bytes};
 pub use executor::{Task, TimedOut, World};
+pub use inbox::Inbox;
 pub use join::{join_all, race};
 pub use random::SplitMix64;
 pub use ring::{FixedFile, Ring, RingConfig, RingError};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use drive::{FileDrive, OpenOptions};
 use lab::model::NoteKind;
 use lab::runner::REPORT_NAME;
 use lab::store::StoreError;
@@ -104,10 +103,10 @@ impl Arguments {
     fn confirm(&self, written: &[String]) -> Result<(), Failure> {
         session::look(async |world| {
             let mut contents = Vec::new();
-            for path in written.iter().filter(|path| !path.contains("://")).map(Path::new) {
-                let drive = FileDrive::open(world, path, OpenOptions::LOOK)?;
+            for name in written {
+                let (drive, path) = (guard::look(world, name)?, Path::new(name));
                 guard::refuse_used(path)?;
-                contents.push(guard::contents(world, path, &drive).await?);
+                contents.push(guard::contents(world, path, drive.as_ref()).await?);
             }
             guard::confirm("what is on the drives of this plan", &contents, &self.yes_destroy)?;
             Ok(Outcome::Well)

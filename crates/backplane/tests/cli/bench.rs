@@ -39,7 +39,10 @@ fn a_table_has_a_row_for_each_point_and_holes_are_named() {
 fn targets_and_words_that_can_not_be_measured() {
     let bench = Bench::new();
     bench.drives(1);
-    bench.line("bench nbd://host/x").refused("NBD targets are not supported yet");
+    bench.line("bench model:hd").refused("model targets are not supported yet");
+    bench.line("bench nbd://host:0/x").refused("is no port");
+    bench.line("bench nbd+unix:///x").refused("names its socket");
+    bench.line("bench nbd+unix:///x?socket=/nowhere").refused("/nowhere can't be reached");
     bench.line("bench model:disk").refused("model targets are not supported yet");
     bench.line("bench nowhere").refused("nowhere does not exist");
     bench.line("bench d0 --block-size 100").refused("100 bytes are no size for a request");

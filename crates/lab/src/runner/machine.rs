@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drive::{
-    Access, Direct, Drive, FileDrive, Identity, OpenError, OpenOptions, Roots, create_file,
-    list_devices,
+    Access, Direct, Drive, FileDrive, Identity, NbdDrive, OpenError, OpenOptions, Roots,
+    create_file, list_devices,
 };
+use nbd::Uri;
 use rustix::fs::SeekFrom;
 use world::{RingConfig, RingError, World};
 
@@ -89,7 +90,7 @@ impl Machine {
         world: &World,
         source: &DriveSource,
         writes: bool,
-    ) -> Result<(Supplied, Identity), SupplyError> {
+    ) -> Result<(Supplied, Option<Identity>), SupplyError> {
         let (path, content, options) = match source {
             DriveSource::Scratch { index, size_bytes } => {
                 let path = self.scratch_file(*index, *size_bytes)?;
@@ -98,10 +99,12 @@ impl Machine {
                 // In a folder of its own nobody else opens it.
                 (path, content, OpenOptions { exclusive: false, ..OpenOptions::USE })
             }
-            DriveSource::Path(text)
-                if text.starts_with("nbd://") || text.starts_with("nbd+unix://") =>
-            {
-                return Err(SupplyError::NoClient { target: text.clone() });
+            DriveSource::Path(text) if Uri::is_meant_by(text) => {
+                let drive = NbdDrive::open(world, text)?;
+                let mut record = self.record(source);
+                record.size_bytes = drive.facts().size_bytes;
+                let content = Content::Given { hole_bytes: None };
+                return Ok((Supplied { drive: Rc::new(drive), record, content }, None));
             }
             DriveSource::Path(text) => {
                 let path = PathBuf::from(text);
@@ -118,7 +121,7 @@ impl Machine {
         record.kind = self.kind(&path);
         record.size_bytes = drive.facts().size_bytes;
         record.direct_io = Some(drive.facts().direct);
-        Ok((Supplied { drive: Rc::new(drive), record, content }, identity))
+        Ok((Supplied { drive: Rc::new(drive), record, content }, Some(identity)))
     }
 
     fn open_file(
@@ -172,6 +175,17 @@ impl Supply for Machine {
             }
             DriveSource::Path(path) => (PathBuf::from(path), 0),
         };
+        if path.to_str().is_some_and(Uri::is_meant_by) {
+            return DriveRecord {
+                path: path.display().to_string(),
+                kind: "NBD export".to_owned(),
+                identity: None,
+                size_bytes,
+                // Past this host's cache; what its server does is not known.
+                direct_io: None,
+                write_cache: None,
+            };
+        }
         let number = device_number(&path);
         let devices = number.and_then(|_| list_devices(&self.roots).ok()).unwrap_or_default();
         let device = devices.into_iter().find(|device| Some(device.number) == number);
@@ -197,7 +211,8 @@ impl Supply for Machine {
         for source in sources {
             let (supplied, identity) = self.open_one(world, source, writes)?;
             let second = supplied.record.path.clone();
-            if let Some(first) = identities.insert(identity, second.clone()) {
+            let first = identity.and_then(|identity| identities.insert(identity, second.clone()));
+            if let Some(first) = first {
                 return Err(SupplyError::SameDrive { first, second });
             }
             drives.push(supplied);
@@ -235,12 +250,16 @@ fn device_number(path: &Path) -> Option<u64> {
     status.file_type().is_block_device().then(|| status.rdev())
 }
 
-/// Refuses one drive by two names before it is opened: the second opening would only find it in
+/// Refuses one drive twice, or by two names, before it is opened: the second opening would only find it in
 /// use.
 fn different(sources: &[DriveSource]) -> Result<(), SupplyError> {
     let mut seen: BTreeMap<(bool, u64, u64), &String> = BTreeMap::new();
+    let mut exports = BTreeSet::new();
     for source in sources {
         let DriveSource::Path(path) = source else { continue };
+        if Uri::is_meant_by(path) && !exports.insert(path) {
+            return Err(SupplyError::SameDrive { first: path.clone(), second: path.clone() });
+        }
         let Ok(status) = fs::metadata(path) else { continue };
         let key = match status.file_type().is_block_device() {
             true => (true, status.rdev(), 0),

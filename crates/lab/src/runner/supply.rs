@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use drive::{CreateError, Drive, OpenError};
+use drive::{CreateError, Drive, NbdError, OpenError};
 use world::{RingError, World};
 
 use crate::model::DriveRecord;
@@ -110,12 +110,7 @@ pub enum SupplyError {
         /// The other one.
         second: String,
     },
-    /// A kind of target that nobody here can open.
-    #[error(
-        "{target} can't be measured by this version\nhint: attach it as a block device, and name that"
-    )]
-    NoClient {
-        /// As the plan has it.
-        target: String,
-    },
+    /// An NBD export could not be opened.
+    #[error(transparent)]
+    Nbd(#[from] NbdError),
 }

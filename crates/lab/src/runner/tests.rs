@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use drive::{Effect, ErrorKind, Fault, Faulty, MemoryDrive, Operation};
+use drive::{Effect, ErrorKind, Fault, Faulty, MemoryDrive, NbdDrive, Operation};
 use world::{RingError, World};
 
 use super::conditions::Host;
@@ -87,8 +87,9 @@ impl Supply for MadeUp {
                 DriveSource::Path(path) if path == "given" => {
                     (99, 16 << 20, Content::Given { hole_bytes: Some(4096) })
                 }
+                // Virtual time has no sockets.
                 DriveSource::Path(target) => {
-                    return Err(SupplyError::NoClient { target: target.clone() });
+                    return Err(NbdDrive::open(world, target).err().expect("no ring").into());
                 }
             };
             let memory = MemoryDrive::new(&format!("drive {index}"), size_bytes, 4096);

@@ -7,7 +7,6 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `wire` | numbers, codes, flags, fixed structs |
 //! | `export` | what is offered, checked once |
 //! | `options` | data of the options |
 //! | `handshake` | negotiation as a state machine |
@@ -30,7 +29,8 @@ pub mod server;
 mod session;
 mod status;
 mod transmission;
-pub mod wire;
+
+pub use ::nbd::wire;
 
 pub use closing::{CloseReason, Phase};
 pub use export::{

@@ -15,7 +15,7 @@
 use super::transmission::Refusal;
 use super::wire::{
     ChunkType, CommandCode, CommandFlags, ErrorCode, REPLY_FLAG_DONE, RequestHeader,
-    SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
+    STRUCTURED_REPLY_MAGIC, SimpleReplyHeader,
 };
 
 /// Bytes a message for people may have; longer ones are cut. The words of this
@@ -23,7 +23,7 @@ use super::wire::{
 pub const MESSAGE_BYTES_MAX: usize = 64;
 
 /// Bytes of a simple reply's head.
-pub const SIMPLE_HEAD_BYTES: usize = 16;
+pub const SIMPLE_HEAD_BYTES: usize = SimpleReplyHeader::BYTES;
 /// Bytes of a chunk's head, before its payload.
 pub const CHUNK_HEAD_BYTES: usize = 20;
 
@@ -42,16 +42,8 @@ impl Head {
         Self { bytes: [0; HEAD_BYTES_MAX], length: 0 }
     }
 
-    /// | bytes | field |
-    /// | --- | --- |
-    /// | 0..4 | [`SIMPLE_REPLY_MAGIC`] |
-    /// | 4..8 | error, or zero |
-    /// | 8..16 | cookie |
     fn simple(cookie: u64, error: u32) -> Self {
-        Self::empty()
-            .put(&SIMPLE_REPLY_MAGIC.to_be_bytes())
-            .put(&error.to_be_bytes())
-            .put(&cookie.to_be_bytes())
+        Self::empty().put(&SimpleReplyHeader { error, cookie }.encode())
     }
 
     /// | bytes | field |

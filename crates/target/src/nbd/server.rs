@@ -17,7 +17,7 @@
 //! | `events` | what the owner is told |
 //! | `connection` | one client |
 //! | `control` | its progress and its end, from outside |
-//! | `inbox`, `outbox` | bytes received, replies to send |
+//! | `outbox` | replies to send |
 //! | `operations` | what a drive has not answered yet |
 //! | `command` | one request on a drive |
 //!
@@ -29,7 +29,6 @@ mod command;
 mod connection;
 mod control;
 mod events;
-mod inbox;
 mod limits;
 mod operations;
 mod outbox;

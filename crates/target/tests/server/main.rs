@@ -1,6 +1,8 @@
 //! The NBD server as a whole: sockets, drives, real peers, and hostile ones.
 
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod drives;
 #[cfg(test)]
 mod harness;

@@ -21,7 +21,7 @@ fn blocks(_world: &world::World) -> Offers {
 }
 
 /// Whether all programs are there; says so if not.
-fn present(test: &str, programs: &[&str]) -> bool {
+pub fn present(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
         |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

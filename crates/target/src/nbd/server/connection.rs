@@ -19,13 +19,12 @@ use std::task::Poll;
 
 use drive::{Drive, Io};
 use smallvec::smallvec;
-use world::{Buf, FixedFile, Ring};
+use world::{Buf, FixedFile, Inbox, Ring};
 
 use super::Shared;
 use super::command::{Answer, begin};
 use super::control::{Control, peer_gone, watch};
 use super::events::{Closed, ServerEvent, Wait};
-use super::inbox::Inbox;
 use super::limits::{Admitted, Room, admit};
 use super::operations::Operations;
 use super::outbox::{Batch, Outbox};

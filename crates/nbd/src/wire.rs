@@ -4,7 +4,7 @@
 //! Everything on the wire is big-endian. Names follow the protocol document
 //! (`doc/proto.md` of the NBD project) without its prefixes. What this leaves
 //! out: the experimental extensions (extended headers, resize), the oldstyle
-//! handshake, and every decision; those are in the modules beside it.
+//! handshake, and every decision; those are each end's own.
 
 /// First eight bytes a server sends: `NBDMAGIC`.
 pub const SERVER_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -411,12 +411,49 @@ impl RequestHeader {
     }
 }
 
+/// Head of a simple reply: 16 bytes; the data of a read follows one without an error.
+///
+/// | bytes | field |
+/// | --- | --- |
+/// | 0..4 | [`SIMPLE_REPLY_MAGIC`] |
+/// | 4..8 | error, 0 for none |
+/// | 8..16 | cookie |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimpleReplyHeader {
+    /// As sent; may be unknown.
+    pub error: u32,
+    /// The mark of the request.
+    pub cookie: u64,
+}
+
+impl SimpleReplyHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 16;
+
+    /// Reads a header; `None` if the magic number is wrong.
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let magic = fields.u32()?;
+        let header = Self { error: fields.u32()?, cookie: fields.u64()? };
+        (magic == SIMPLE_REPLY_MAGIC).then_some(header)
+    }
+
+    /// The bytes a server sends.
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.error.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes
+    }
+}
+
 /// Reads big-endian fields off the front of a slice; `None` where it ends.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     /// The next `length` bytes.
-    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (field, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(field)
@@ -428,15 +465,18 @@ impl<'a> Fields<'a> {
         Some(*field)
     }
 
-    pub(super) fn u16(&mut self) -> Option<u16> {
+    /// The next two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    /// The next four.
+    pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    /// The next eight.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 }
