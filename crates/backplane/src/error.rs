@@ -4,10 +4,11 @@
 //! begins with `hint: `. Sources are the details. This is the one place that puts them together.
 
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
+use serde::{Deserialize, Serialize};
 
 /// Any room's error on its way to standard error.
 pub type Failure = Box<dyn Error>;
@@ -19,16 +20,32 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 
-/// An error taken apart.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Parts {
-    fact: String,
-    details: Vec<String>,
-    hints: Vec<String>,
+/// An error taken apart; it can go to another process and is the same error there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// What is the matter.
+    pub fact: String,
+    /// What else is known.
+    #[serde(default)]
+    pub details: Vec<String>,
+    /// What to do.
+    #[serde(default)]
+    pub hints: Vec<String>,
 }
 
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.fact)?;
+        self.details.iter().try_for_each(|detail| write!(f, "\n{detail}"))?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\n{HINT}{hint}"))
+    }
+}
+
+impl Error for Parts {}
+
 impl Parts {
-    fn of(error: &dyn Error) -> Self {
+    /// Of an error and its sources.
+    pub fn of(error: &dyn Error) -> Self {
         let mut parts = Parts::default();
         let mut seen = String::new();
         let mut next = Some(error);

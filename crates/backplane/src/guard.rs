@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use array::{Examined, examine, read_bytes};
-use drive::{BlockDevice, Drive, DriveError, FileDrive, NbdDrive, OpenError, OpenOptions, Roots};
-use drive::{in_use, list_devices};
+use drive::{
+    Drive, DriveError, FileDrive, NbdDrive, OpenError, OpenOptions, Roots, holders, in_use,
+};
 use format::probe::{Finding, HEAD_BYTES, Kind, TAIL_BYTES, probe};
 use nbd::Uri;
 use world::World;
 
+use crate::arrays::state::Inventory;
 use crate::error::{self, Failure};
 use crate::values;
 
@@ -124,11 +126,7 @@ pub async fn contents(
 
 /// The serial number of the block device at `path`, or of the drive it is a partition of.
 pub fn serial(path: &Path) -> Option<String> {
-    let name = std::fs::canonicalize(path).ok()?;
-    let owns = |device: &BlockDevice| {
-        device.path == name || device.partitions.iter().any(|part| part.path == name)
-    };
-    list_devices(&Roots::default()).ok()?.into_iter().find(owns)?.serial
+    Inventory::read().serial(&path.to_string_lossy()).map(str::to_owned)
 }
 
 /// Refuses a drive that somebody uses, and says who. Who else uses an NBD export, only its server
@@ -147,17 +145,25 @@ pub fn refuse_used(path: &Path) -> Result<(), Failure> {
 
 /// Opens a drive to change it: nobody uses it, and nobody will from now on.
 pub fn open_alone(world: &World, path: &Path) -> Result<Rc<FileDrive>, Failure> {
-    match FileDrive::open(world, path, OpenOptions::USE) {
-        Ok(drive) => {
-            refuse_used(path)?;
-            Ok(Rc::new(drive))
-        }
+    let drive = open(world, path, OpenOptions::USE)?;
+    refuse_used(path)?;
+    Ok(Rc::new(drive))
+}
+
+/// Opens a drive that nobody else may change meanwhile; where somebody has it, says who.
+pub fn open(world: &World, path: &Path, options: OpenOptions) -> Result<FileDrive, Failure> {
+    match FileDrive::open(world, path, options) {
         Err(error @ OpenError::Busy { .. }) => {
             // Who it is says more than that it is somebody.
             refuse_used(path)?;
-            Err(error.into())
+            let uses: Vec<_> =
+                holders(path, &Roots::default()).iter().map(ToString::to_string).collect();
+            if uses.is_empty() {
+                return Err(error.into());
+            }
+            Err(GuardError::InUse { path: path.to_owned(), uses }.into())
         }
-        Err(error) => Err(error.into()),
+        opened => Ok(opened?),
     }
 }
 

@@ -200,6 +200,25 @@ async fn container(world: &World, drive: &FileDrive) -> Option<&'static str> {
     })
 }
 
+/// Opens one drive to look at it, and looks; neither takes for ever.
+///
+/// # Errors
+/// When it does not open or answer; the inner error is the drive's.
+pub async fn within_limits<T>(
+    world: &World,
+    path: &Path,
+    look: impl AsyncFnOnce(&FileDrive) -> T,
+) -> Result<(FileDrive, T), LookError> {
+    let no_answer = |limit| LookError::NoAnswer { path: path.to_owned(), limit };
+    if answering(&[Wanted { path: path.to_owned(), named: true }]) != [true] {
+        return Err(no_answer(OPEN_LIMIT));
+    }
+    let drive = FileDrive::open(world, path, OpenOptions::LOOK)?;
+    let looked = world.within(READ_LIMIT, "metadata", look(&drive)).await;
+    let looked = looked.map_err(|_| no_answer(READ_LIMIT))?;
+    Ok((drive, looked))
+}
+
 fn has_metadata(examined: &Examined) -> bool {
     !examined.found.is_empty() || !examined.damaged.is_empty() || !examined.unreadable.is_empty()
 }

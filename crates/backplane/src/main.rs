@@ -8,6 +8,7 @@
 //! | `look` | drives and folders named on the command line, opened to look at them |
 //! | `scene` | which arrays those drives form, nested ones included |
 //! | `guard` | what would be lost, and whether it was named |
+//! | `control` | the socket by which administrators reach an array in service |
 //! | `session` | the one world of a process |
 //! | `arrays`, `drives`, `bench`, `labs`, `generate` | a folder or file for each noun |
 //!
@@ -16,6 +17,7 @@
 mod arrays;
 mod bench;
 mod cli;
+mod control;
 mod drives;
 mod error;
 mod generate;

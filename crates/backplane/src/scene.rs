@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use array::{Array, AssembleError, Health, OpenMode, Scan};
+use array::{Array, AssembleError, Health, OpenMode, Scan, SlotState, Status};
 use drive::Drive;
 use format::md::{ArrayState, Assembly, MemberView, Refusal, Uuid, Verdict};
 use world::World;
@@ -126,7 +126,12 @@ impl Scene {
                 chosen.ok_or_else(|| ChooseError::NoSuch { name: name.to_owned(), found: found() })
             }
             None if outer.len() > 1 => Err(ChooseError::Several { found: found() }),
-            None => outer.first().copied().ok_or(ChooseError::Nothing),
+            // Remains say what became of the array: more than that there is none.
+            None => outer
+                .first()
+                .copied()
+                .or_else(|| self.found().into_iter().next())
+                .ok_or(ChooseError::Nothing),
         }
     }
 
@@ -245,11 +250,7 @@ impl<'a> Found<'a> {
     /// Whether `name` means this array: its name with or without the host, or its UUID in any
     /// spelling.
     pub fn is_called(&self, name: &str) -> bool {
-        let hex = |text: &str| text.replace([':', '-'], "").to_ascii_lowercase();
-        let own = &self.view().name;
-        (!name.is_empty() && name == own)
-            || name == self.title()
-            || hex(name) == hex(&self.uuid().to_string())
+        self.listed().is_called(name)
     }
 
     /// The path or name of a candidate's drive.
@@ -271,6 +272,9 @@ impl<'a> Found<'a> {
 
     fn own_state(&self) -> &'static str {
         let assembly = self.assembly();
+        if let Some(status) = self.live() {
+            return status.health.word();
+        }
         let only = |verdict: fn(&Verdict) -> bool| {
             assembly.verdicts.iter().all(|(_, given)| verdict(given))
         };
@@ -325,8 +329,32 @@ impl<'a> Found<'a> {
             && matches!(&assembly.state, ArrayState::Incomplete { forced } if forced.is_empty())
     }
 
+    /// The engine's status, where the array is open to be written: then it is the truth, and what
+    /// the members said when they were found is the past.
+    fn live(&self) -> Option<Status> {
+        let array = self.array().ok()?;
+        (!array.facts().read_only).then(|| array.status())
+    }
+
     /// Why it is not well, beyond its state's word.
     pub fn reasons(&self) -> Vec<String> {
+        let mut reasons = match self.live() {
+            Some(status) => live_reasons(&status),
+            None => self.reasons_at_rest(),
+        };
+        let ill = self.inner().into_iter().filter(|inner| inner.state() != "healthy");
+        reasons.extend(ill.map(|inner| format!("{} is {}", inner.title(), inner.state())));
+        if let Ok(array) = self.array() {
+            for slot in array.status().slots.iter().filter(|slot| slot.bad_bytes > 0) {
+                let drive = slot.drive.as_deref().unwrap_or("a member");
+                let bytes = slot.bad_bytes;
+                reasons.push(format!("{bytes} bytes of {drive} are listed as unreadable"));
+            }
+        }
+        reasons
+    }
+
+    fn reasons_at_rest(&self) -> Vec<String> {
         let assembly = self.assembly();
         let mut reasons = Vec::new();
         let missing: Vec<String> = assembly.missing().iter().map(u16::to_string).collect();
@@ -360,20 +388,29 @@ impl<'a> Found<'a> {
             ArrayState::Refused(refusal) => reasons.push(refusal.to_string()),
             ArrayState::Startable | ArrayState::Incomplete { .. } => {}
         }
-        let ill = self.inner().into_iter().filter(|inner| inner.state() != "healthy");
-        reasons.extend(ill.map(|inner| format!("{} is {}", inner.title(), inner.state())));
-        if let Ok(array) = self.array() {
-            for slot in array.status().slots.iter().filter(|slot| slot.bad_bytes > 0) {
-                let drive = slot.drive.as_deref().unwrap_or("a member");
-                let bytes = slot.bad_bytes;
-                reasons.push(format!("{bytes} bytes of {drive} are listed as unreadable"));
-            }
-        }
         if let (Err(error), ArrayState::Startable) = (self.array(), &assembly.state) {
             reasons.push(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
         reasons
     }
+}
+
+/// What happened to the members since the array was opened, or before.
+fn live_reasons(status: &Status) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (index, slot) in status.slots.iter().enumerate() {
+        let drive = slot.drive.as_deref().unwrap_or("its member");
+        let failure = status.failures.iter().rev().find(|failure| failure.slot == index);
+        match slot.state {
+            SlotState::Missing => reasons.push(format!("no member for slot {index}")),
+            SlotState::Faulty => {
+                let why = failure.map_or(String::new(), |failure| format!(": {}", failure.error));
+                reasons.push(format!("slot {index}: {drive} has failed{why}"));
+            }
+            SlotState::InSync | SlotState::Recovering { .. } => {}
+        }
+    }
+    reasons
 }
 
 /// States in which nobody has to do anything.

@@ -17,7 +17,7 @@
 //! | `padded` | any alignment over larger blocks |
 //! | `fault` | any drive, with faults and power cuts |
 //! | `counting` | counts what reaches a drive |
-//! | `list` | the block devices of this machine, and who uses them |
+//! | `list`, `holders` | the block devices of this machine, and who uses them |
 //! | `create` | making a file to serve as a drive |
 
 mod api;
@@ -28,6 +28,7 @@ mod cut;
 mod error;
 mod fault;
 mod file;
+mod holders;
 mod list;
 mod memory;
 mod nbd;
@@ -43,6 +44,7 @@ pub use create::{CreateError, create_file};
 pub use error::{DriveError, ErrorKind, Operation};
 pub use fault::{Effect, Fault, FaultControl, FaultId, Faulty};
 pub use file::FileDrive;
+pub use holders::holders;
 pub use list::{
     BlockDevice, ListError, Partition, Roots, Transport, Use, User, in_use, list_devices,
 };

@@ -73,6 +73,13 @@ pub enum User {
         /// Its kernel name: `md0`, `dm-1`, `loop3`.
         name: String,
     },
+    /// A program that keeps it to itself.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// What it is called.
+        name: String,
+    },
 }
 
 impl fmt::Display for Use {
@@ -82,6 +89,9 @@ impl fmt::Display for Use {
             User::Mount { at } => write!(f, "{name} is mounted at {}", at.display()),
             User::Swap => write!(f, "{name} is swap space"),
             User::Device { name: device } => write!(f, "{name} is part of {device}"),
+            User::Process { pid, name: program } => {
+                write!(f, "{name} is held by process {pid} ({program})")
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Ways out of an array: NBD.
+//! Ways out of an array: NBD for its clients, and a control socket for its administrators.
 //!
-//! [`nbd`] is the protocol without sockets, and [`nbd::server`] serves drives with it.
+//! [`nbd`] is the protocol without sockets, and [`nbd::server`] serves drives with it; [`control`]
+//! takes requests to whoever serves.
 
+pub mod control;
 pub mod nbd;

@@ -1,11 +1,14 @@
 //! `backplane array …`.
 
+mod act;
 mod create;
 mod extract;
+pub mod job;
 mod plan;
 mod scan;
 mod serve;
 mod show;
+pub mod state;
 
 use clap::Subcommand;
 
@@ -19,10 +22,14 @@ pub enum Verb {
     Create(create::Arguments),
     /// Which arrays drives form, in which state, and why not; never writes
     Scan(scan::Arguments),
-    /// One array whole: members, state, layout, sizes; never writes
+    /// One array whole: members, state, layout, sizes; in service or not; never writes
     Show(show::Arguments),
     /// Serve arrays to clients over NBD until interrupted
     Serve(serve::Arguments),
+    /// Take a member of a served array out of use
+    Fail(act::Fail),
+    /// End the service of an array, when what is under way is done
+    Stop(act::Stop),
     /// Copy the whole logical content out; reads only, works degraded
     Extract(extract::Arguments),
 }
@@ -35,6 +42,8 @@ impl Verb {
             Verb::Scan(arguments) => arguments.run(),
             Verb::Show(arguments) => arguments.run(),
             Verb::Serve(arguments) => arguments.run(),
+            Verb::Fail(arguments) => arguments.run(),
+            Verb::Stop(arguments) => arguments.run(),
             Verb::Extract(arguments) => arguments.run(),
         }
     }

@@ -8,10 +8,11 @@ use drive::Drive;
 use serde_json::{Value, json};
 use world::World;
 
-use crate::arrays::show::{array_json, member_rows};
+use crate::arrays::show::headline;
+use crate::arrays::state::{ArrayState, Inventory};
 use crate::error::Failure;
 use crate::look::{Look, Looked};
-use crate::output::{self, Outcome, columns};
+use crate::output::{self, Outcome, columns, row};
 use crate::scene::{Found, READ_ONLY, Scene};
 use crate::session::{self, Ended};
 
@@ -36,14 +37,17 @@ impl Arguments {
         let look = Look::at(world, &self.drives).await?;
         let scene = look.scene(world).await;
         let found = scene.found();
+        let inventory = Inventory::read();
+        let arrays: Vec<_> =
+            found.iter().map(|found| ArrayState::at_rest(found, &inventory)).collect();
         let well = found.iter().all(Found::is_well)
             && look.problems.is_empty()
             && look.containers.is_empty()
             && look.drives.iter().all(|looked| troubles(looked).is_empty());
         if self.json {
-            output::write_json(document(&look, &found))?;
+            output::write_json(document(&look, &arrays))?;
         } else {
-            output::write(&words(&look, &scene, &found))?;
+            output::write(&words(&look, &scene, &arrays))?;
         }
         Ok(Ended { outcome: Outcome::of(well), hangs: look.hangs() })
     }
@@ -71,14 +75,18 @@ fn is_bare(looked: &Looked) -> bool {
     looked.examined.found.is_empty() && troubles(looked).is_empty()
 }
 
-fn words(look: &Look, scene: &Scene, found: &[Found<'_>]) -> String {
+fn words(look: &Look, scene: &Scene, arrays: &[ArrayState]) -> String {
     let mut text = String::new();
-    for array in found {
+    for array in arrays {
         text.push_str(&headline(array));
-        for reason in array.reasons() {
+        for reason in &array.reasons {
             text.push_str(&format!("  {reason}\n"));
         }
-        text.push_str(&columns(4, &member_rows(array)));
+        let members = array.members.iter();
+        let rows: Vec<_> = members
+            .map(|member| row([member.drive.as_deref().unwrap_or("-"), &member.verdict]))
+            .collect();
+        text.push_str(&columns(4, &rows));
     }
     for looked in &look.drives {
         for trouble in troubles(looked) {
@@ -98,24 +106,13 @@ fn words(look: &Look, scene: &Scene, found: &[Found<'_>]) -> String {
     if let Err(error) = look.refuse_containers(scene) {
         let fact = error.to_string();
         text.push_str(&format!("{}\n", fact.lines().next().unwrap_or_default()));
-    } else if found.is_empty() {
+    } else if arrays.is_empty() {
         text.push_str("no arrays\n");
     }
     text
 }
 
-/// An array in a line.
-pub fn headline(array: &Found<'_>) -> String {
-    let layout = array.view().layout;
-    let size = array.array().map_or_else(
-        |_| String::new(),
-        |array| format!(", {}", lab::units::size(array.facts().size_bytes)),
-    );
-    let (level, slots) = (layout.level, layout.raid_disks);
-    format!("{}: {}, {level} of {slots}{size}, {}\n", array.title(), array.state(), array.uuid())
-}
-
-fn document(look: &Look, found: &[Found<'_>]) -> Value {
+fn document(look: &Look, arrays: &[ArrayState]) -> Value {
     let drives = look.drives.iter().map(|looked| {
         json!({
             "path": looked.path,
@@ -127,7 +124,7 @@ fn document(look: &Look, found: &[Found<'_>]) -> Value {
         look.containers.iter().map(|(path, kind)| json!({ "path": path, "kind": kind }));
     json!({
         "containers": containers.collect::<Vec<_>>(),
-        "arrays": found.iter().map(array_json).collect::<Vec<_>>(),
+        "arrays": arrays,
         "drives": drives.collect::<Vec<_>>(),
         "problems": look.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

@@ -6,14 +6,18 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, JobStatus, OpenMode};
+use array::{Array, OpenMode};
 use clap::Args;
-use drive::{Drive, FileDrive, OpenOptions};
+use drive::{Drive, OpenOptions};
+use target::control::{self, ControlError, ControlServer};
 use target::nbd::Export;
-use target::nbd::server::{Address, Events, Limits, Server, ServerEvent, offer};
+use target::nbd::server::{Address, Events, Limits, ListenError, Server, ServerEvent, offer};
 use world::World;
 
 use crate::arrays::extract::readable;
+use crate::arrays::job::Job;
+use crate::control::place;
+use crate::control::serving::{Door, Serving};
 use crate::error::{self, Failure};
 use crate::guard;
 use crate::look::Look;
@@ -37,6 +41,10 @@ pub struct Arguments {
     /// Only this array; may be repeated
     #[arg(long = "array", value_name = "NAME")]
     arrays: Vec<String>,
+    /// The control socket, by which the other `array` commands reach what is served [default: one
+    /// for each array, NAME.sock in /run/backplane for root or in $XDG_RUNTIME_DIR/backplane]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Nothing is written, not even that the array was opened
     #[arg(long)]
     read_only: bool,
@@ -74,7 +82,7 @@ impl Arguments {
     async fn serve(&self, world: &World) -> Result<Ended, Failure> {
         let interrupted = session::interruption(world)?;
         let needed = self.look(world).await?;
-        let scene = self.open(world, &needed).await?;
+        let scene = Rc::new(self.open(world, &needed).await?);
         let chosen = self.chosen(&scene)?;
         let mut exports: Vec<(Export, Rc<dyn Drive>)> = Vec::new();
         let mut arrays = Vec::new();
@@ -90,10 +98,17 @@ impl Arguments {
         }
         let server = Server::new(world, exports, Limits::default(), Rc::new(Log))?;
         let address = server.listen(&self.nbd)?;
+        let serving = Serving::new(world, Rc::clone(&scene), server.clone());
+        let doors = Rc::new(Door(Rc::clone(&serving)));
+        let control = ControlServer::new(world, control::Limits::default(), doors)?;
+        let sockets = self.listen(&control, &scene)?;
         for ((name, array), found) in arrays.iter().zip(&chosen) {
             announce(name, array, found, &address)?;
         }
-        let stopper = server.clone();
+        for socket in sockets {
+            output::write(&format!("control: {}\n", socket.display()))?;
+        }
+        let stopper = Rc::clone(&serving);
         world.spawn(async move {
             interrupted.await;
             error::tell("stopping: waiting for what is under way");
@@ -102,13 +117,37 @@ impl Arguments {
         if io::stderr().is_terminal() {
             world.spawn(show_progress(world.clone(), arrays.clone()));
         }
-        let served = server.serve().await;
-        scene.stop().await?;
-        served?;
+        let served = server.serve().await.map_err(Failure::from);
+        let ended = scene.stop().await.and(served);
+        serving.ended(ended.as_ref().map_err(ToString::to_string).copied());
+        control.stop().await;
+        ended?;
         let all = scene.found();
         let mut open = all.iter().filter_map(|found| found.array().ok());
         let well = open.all(|array| array.status().health.is_fine());
         Ok(Ended::from(Outcome::of(well)))
+    }
+
+    /// Opens the control sockets: the one that was asked for, or one for each array where others
+    /// look for it.
+    fn listen(&self, control: &ControlServer, scene: &Scene) -> Result<Vec<PathBuf>, Failure> {
+        if let Some(path) = &self.control {
+            control.listen(path)?;
+            return Ok(vec![path.clone()]);
+        }
+        let mut sockets = Vec::new();
+        for found in scene.outer().iter().filter(|found| found.array().is_ok()) {
+            match listen_for(control, found) {
+                Ok(path) => sockets.push(path),
+                // It is served all the same.
+                Err(error) => {
+                    let (title, fact) = (found.title(), error.to_string());
+                    let fact = fact.lines().next().unwrap_or_default();
+                    error::warn(&format!("{title} has no control socket: {fact}"));
+                }
+            }
+        }
+        Ok(sockets)
     }
 
     /// The paths of all drives that the arrays to be served stand on. Nothing is held open.
@@ -143,7 +182,7 @@ impl Arguments {
         for path in paths {
             drives.push(if self.read_only {
                 let options = OpenOptions { exclusive: true, ..OpenOptions::LOOK };
-                Rc::new(FileDrive::open(world, path, options)?)
+                Rc::new(guard::open(world, path, options)?)
             } else {
                 guard::open_alone(world, path)?
             });
@@ -167,13 +206,30 @@ impl Arguments {
             return chosen.collect();
         }
         let outer = scene.outer();
-        let first = outer.first().ok_or(ServeError::Nothing)?;
+        let all = scene.found();
+        let first = outer.first().or(all.first()).ok_or(ServeError::Nothing)?;
         let open: Vec<_> = outer.iter().copied().filter(|found| found.array().is_ok()).collect();
         if open.is_empty() {
             readable(first)?;
         }
         Ok(open)
     }
+}
+
+/// Listens for one array: by its name, or by its UUID where that is no name for a file or another
+/// array of that name is served.
+fn listen_for(control: &ControlServer, found: &Found<'_>) -> Result<PathBuf, Failure> {
+    let folder = place::folder();
+    place::prepare(&folder)?;
+    let by_uuid = folder.join(format!("{}.sock", found.uuid()));
+    if let Some(path) = place::named(&folder, &found.title()) {
+        match control.listen(&path) {
+            Err(ControlError::Listen(ListenError::InUse { .. })) => {}
+            listening => return Ok(listening.map(|()| path)?),
+        }
+    }
+    control.listen(&by_uuid)?;
+    Ok(by_uuid)
 }
 
 /// Says what is served, and how to get at it.
@@ -235,7 +291,7 @@ async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
     loop {
         world.sleep(PROGRESS_EVERY).await;
         let working = arrays.iter().filter_map(|(name, array)| {
-            Some(format!("{name}: {}", job_words(&array.status().job?)))
+            Some(format!("{name}: {}", Job::from(&array.status().job?).words()))
         });
         let line = working.collect::<Vec<_>>().join("; ");
         if line.is_empty() && !shown {
@@ -245,16 +301,6 @@ async fn show_progress(world: World, arrays: Vec<(String, Array)>) {
         // Progress that can't be shown is no reason to stop.
         let _ = write!(io::stderr(), "\r\x1b[K{line}").and_then(|()| io::stderr().flush());
     }
-}
-
-/// A job in a few words: `resync 12.5 %, 98 MiB/s, 40 s left, limited by clients`.
-fn job_words(job: &JobStatus) -> String {
-    let percent = 100.0 * job.position_bytes as f64 / job.end_bytes.max(1) as f64;
-    let rate = lab::units::size(job.rate_bytes_per_second);
-    let left = job.time_left.map(|left| format!(", {} s left", left.as_secs()));
-    let (kind, limiter) = (job.kind.word(), job.limiter.word());
-    let left = left.unwrap_or_default();
-    format!("{kind} {percent:.1} %, {rate}/s{left}, limited by {limiter}")
 }
 
 /// Tells the terminal or log what happens.

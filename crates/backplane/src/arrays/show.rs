@@ -2,31 +2,36 @@
 
 use std::path::PathBuf;
 
-use array::SlotState;
 use clap::Args;
-use drive::Drive;
-use format::md::Resync;
-use geometry::{Geometry, layout_name};
-use serde_json::{Value, json};
+use serde_json::json;
 use world::World;
 
-use crate::arrays::scan::headline;
+use crate::arrays::job::Progress;
+use crate::arrays::state::{ArrayState, Inventory, Member};
+use crate::control::client::{self, Client};
+use crate::control::protocol::{Act, JobProgress};
 use crate::error::Failure;
 use crate::look::Look;
 use crate::output::{self, Outcome, columns, row};
-use crate::scene::Found;
 use crate::session::{self, Ended};
 use crate::values::{date, exact_size};
 
 /// Flags of `array show`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The name or UUID of an array, looked for on all block devices; or its drives
+    /// The name or UUID of an array that is served, or looked for on all block devices; or its
+    /// drives
     #[arg(required = true, value_name = "NAME|DRIVE|DIR")]
     names: Vec<PathBuf>,
     /// Which array, where the drives hold several
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
+    /// The control socket of the process that serves it
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Show how background work on a served array goes on, and end with it
+    #[arg(long, conflicts_with = "json")]
+    follow: bool,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -35,91 +40,145 @@ pub struct Arguments {
 impl Arguments {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
-        session::look(async |world| self.show(world).await)
+        // What exists as a path is a drive; anything else alone is a name.
+        let name = match self.names.as_slice() {
+            [only] if !only.exists() && !only.to_string_lossy().contains('/') => {
+                Some(only.to_string_lossy().into_owned())
+            }
+            _ => None,
+        };
+        if let Some(name) = &name
+            && let Some(server) = self.server(name)?
+        {
+            return self.tell(&self.served(server, name)?);
+        }
+        session::look(async |world| self.look(world, name.as_deref()).await)
     }
 
-    async fn show(&self, world: &World) -> Result<Ended, Failure> {
-        // What exists as a path is a drive; anything else alone is a name.
-        let (drives, name) = match self.names.as_slice() {
-            [only] if !only.exists() && !only.to_string_lossy().contains('/') => {
-                (&[][..], Some(only.to_string_lossy().into_owned()))
-            }
-            drives => (drives, self.array.clone()),
-        };
+    fn server(&self, name: &str) -> Result<Option<Client>, Failure> {
+        match &self.control {
+            Some(socket) => Client::connect(socket).map(Some),
+            None => client::find(name),
+        }
+    }
+
+    async fn look(&self, world: &World, name: Option<&str>) -> Result<Ended, Failure> {
+        let drives = if name.is_some() { &[][..] } else { &self.names };
         let look = Look::at(world, drives).await?;
         let scene = look.scene(world).await;
         look.refuse_containers(&scene)?;
-        let found = scene.choose(name.as_deref())?;
-        if self.json {
-            output::write_json(json!({ "array": array_json(&found) }))?;
+        let found = scene.choose(name.or(self.array.as_deref()))?;
+        let state = match self.server(&found.uuid().to_string())? {
+            // Who serves it knows more than its members say.
+            Some(server) => self.served(server, &found.uuid().to_string())?,
+            None => ArrayState::at_rest(&found, &Inventory::read()),
+        };
+        let outcome = self.tell(&state)?;
+        Ok(Ended { outcome, hangs: look.hangs() })
+    }
+
+    /// What the process that serves it says.
+    fn served(&self, mut server: Client, name: &str) -> Result<ArrayState, Failure> {
+        let array = name.to_owned();
+        if self.follow {
+            follow(&mut server, Act::Follow { array })
         } else {
-            output::write(&words(&found))?;
+            server.ask(Act::Show { array }, |_| ())
         }
-        Ok(Ended { outcome: Outcome::of(found.is_well()), hangs: look.hangs() })
+    }
+
+    fn tell(&self, state: &ArrayState) -> Result<Outcome, Failure> {
+        if self.json {
+            output::write_json(json!({ "array": state }))?;
+        } else {
+            output::write(&words(state))?;
+        }
+        Ok(Outcome::of(state.well))
     }
 }
 
-fn words(found: &Found<'_>) -> String {
-    let view = found.view();
-    let layout = view.layout;
-    let mut text = headline(found);
-    for reason in found.reasons() {
+/// Asks for something that takes a while, and shows how the array's job goes on.
+pub fn follow(server: &mut Client, act: Act) -> Result<ArrayState, Failure> {
+    let mut progress = Progress::default();
+    let state = server.ask(act, |value| {
+        // What can't be read is no progress of a job: a sign of life.
+        if let Ok(shown) = serde_json::from_value::<JobProgress>(value.clone()) {
+            progress.show(&shown.title, &shown.job);
+        }
+    });
+    progress.end();
+    state
+}
+
+/// An array in a line.
+pub fn headline(state: &ArrayState) -> String {
+    let ArrayState { title, state: word, level, slots, uuid, .. } = state;
+    let size =
+        state.size_bytes.map_or(String::new(), |size| format!(", {}", lab::units::size(size)));
+    format!("{title}: {word}, {level} of {slots}{size}, {uuid}\n")
+}
+
+/// An array whole.
+pub fn words(state: &ArrayState) -> String {
+    let mut text = headline(state);
+    for reason in &state.reasons {
         text.push_str(&format!("  {reason}\n"));
     }
-    let mut rows = vec![row(["metadata", &format!("md {}", view.version)])];
-    if let Some(name) = layout_words(found) {
-        rows.push(row(["layout", &name]));
+    let mut rows = Vec::new();
+    if let Some(served) = &state.served {
+        let access = if served.read_only { "read-only" } else { "read-write" };
+        rows.push(row(["served", &format!("{access}, by process {}", served.pid)]));
     }
-    if layout.chunk_bytes > 0 {
-        rows.push(row(["chunk", &exact_size(layout.chunk_bytes)]));
+    rows.push(row(["metadata", &format!("md {}", state.metadata)]));
+    if let Some(name) = &state.layout {
+        rows.push(row(["layout", name]));
     }
-    if let Ok(array) = found.array() {
-        rows.push(row(["size", &exact_size(array.facts().size_bytes)]));
-        rows.push(row(["full stripe", &exact_size(array.geometry().stripe_bytes())]));
+    if state.chunk_bytes > 0 {
+        rows.push(row(["chunk", &exact_size(state.chunk_bytes)]));
     }
-    rows.push(row(["made", &date(view.created.seconds())]));
-    rows.push(row([
-        "last change",
-        &format!("{}, event {}", date(view.updated.seconds()), view.events),
-    ]));
-    rows.push(row(["redundancy", &resync_words(found)]));
+    if let Some(size) = state.size_bytes {
+        rows.push(row(["size", &exact_size(size)]));
+    }
+    if let Some(stripe) = state.stripe_bytes {
+        rows.push(row(["full stripe", &exact_size(stripe)]));
+    }
+    rows.push(row(["made", &date(state.created_unix_s)]));
+    let change = format!("{}, event {}", date(state.updated_unix_s), state.events);
+    rows.push(row(["last change", &change]));
+    rows.push(row(["redundancy", &redundancy_words(state)]));
+    for (word, job) in [("job", &state.job), ("last job", &state.last_job)] {
+        if let Some(job) = job {
+            rows.push(row([word, &job.words()]));
+            rows.extend(job.losses_words().iter().map(|lost| row(["", lost])));
+        }
+    }
     text.push_str(&columns(2, &rows));
-    if let Ok(array) = found.array()
-        && let Geometry::Raid0(raid0) = array.geometry()
-        && raid0.zones().len() > 1
-    {
+    if state.zones.len() > 1 {
         text.push_str("  zones, narrower where smaller members end\n");
-        text.push_str(&columns(4, &zone_rows(raid0)));
+        text.push_str(&columns(4, &zone_rows(state)));
     }
     text.push_str("  members\n");
-    text.push_str(&columns(4, &size_rows(found)));
+    text.push_str(&columns(4, &member_rows(&state.members)));
     text
 }
 
-fn resync_words(found: &Found<'_>) -> String {
-    let view = found.view();
-    match view.resync {
-        _ if !view.layout.level.is_redundant() => "none at this level".to_owned(),
-        Resync::Clean => "agrees".to_owned(),
-        Resync::From(0) => "not known to agree: it was not shut down, or is in use now".to_owned(),
-        Resync::From(bytes) => format!("agrees below {}", exact_size(bytes)),
+fn redundancy_words(state: &ArrayState) -> String {
+    match (state.redundancy_agrees, state.redundancy_agrees_to_bytes) {
+        (None, _) => "none at this level".to_owned(),
+        (Some(true), _) => "agrees".to_owned(),
+        (Some(false), Some(bytes)) if bytes > 0 => format!("agrees below {}", exact_size(bytes)),
+        (Some(false), _) if state.served.is_some() => "is being made to agree".to_owned(),
+        (Some(false), _) => "not known to agree: it was not shut down, or is in use now".to_owned(),
     }
 }
 
-fn layout_words(found: &Found<'_>) -> Option<String> {
-    let layout = found.view().layout;
-    let level = geometry::Level::try_from(layout.level.code()).ok()?;
-    layout_name(level, layout.layout)
-}
-
-fn zone_rows(raid0: &geometry::Raid0) -> Vec<Vec<String>> {
-    let zones = raid0.zones().iter().map(|zone| {
-        let slots: Vec<String> = zone.members.iter().map(usize::to_string).collect();
-        let bytes = zone.array_end - zone.array_start;
+fn zone_rows(state: &ArrayState) -> Vec<Vec<String>> {
+    let zones = state.zones.iter().map(|zone| {
+        let slots: Vec<String> = zone.slots.iter().map(usize::to_string).collect();
         row([
             "from byte",
-            &zone.array_start.to_string(),
-            &exact_size(bytes),
+            &zone.start_bytes.to_string(),
+            &exact_size(zone.size_bytes),
             "slots",
             &slots.join(" "),
         ])
@@ -127,82 +186,31 @@ fn zone_rows(raid0: &geometry::Raid0) -> Vec<Vec<String>> {
     zones.collect()
 }
 
-/// A verdict on each candidate.
-pub fn member_rows(found: &Found<'_>) -> Vec<Vec<String>> {
-    let verdicts = found.assembly().verdicts.iter();
-    verdicts
-        .map(|(index, verdict)| row([&found.drive_name(*index), &verdict.to_string()]))
-        .collect()
-}
-
-/// The same with sizes: of the drive, what the array uses of it, what is left over.
-fn size_rows(found: &Found<'_>) -> Vec<Vec<String>> {
-    let scan = found.scan();
-    let mut rows = vec![row(["drive", "size", "used", "unused", "verdict"])];
-    for (index, verdict) in &found.assembly().verdicts {
-        let candidate = &scan.candidates[*index];
-        let size = scan.drives[candidate.drive].facts().size_bytes;
-        let view = &candidate.view;
-        let used = if view.used_bytes > 0 { view.used_bytes } else { view.data_bytes };
-        let unused = view.data_bytes.saturating_sub(used);
-        rows.push(row([
-            &found.drive_name(*index),
-            &lab::units::size(size),
-            &lab::units::size(used),
-            &lab::units::size(unused),
-            &verdict.to_string(),
-        ]));
+/// Which drive is in which slot and what it is good for: enough to pull the right one.
+fn member_rows(members: &[Member]) -> Vec<Vec<String>> {
+    let known = |of: fn(&Member) -> bool| members.iter().any(of);
+    let (models, serials) = (known(|m| m.model.is_some()), known(|m| m.serial.is_some()));
+    let mut head = row(["slot", "drive", "size", "used", "unused"]);
+    head.extend(models.then(|| "model".to_owned()));
+    head.extend(serials.then(|| "serial".to_owned()));
+    head.push("state".to_owned());
+    let mut rows = vec![head];
+    for member in members {
+        let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), lab::units::size);
+        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let mut cells = vec![
+            member.slot.map_or("-".to_owned(), |slot| format!("slot:{slot}")),
+            text(&member.drive),
+            size(member.size_bytes),
+            size(member.used_bytes),
+            size(member.unused_bytes),
+        ];
+        cells.extend(models.then(|| text(&member.model)));
+        cells.extend(serials.then(|| text(&member.serial)));
+        let errors = member.read_errors.filter(|&errors| errors > 0);
+        let errors = errors.map_or(String::new(), |errors| format!(", {errors} read errors"));
+        cells.push(format!("{}{errors}", member.verdict));
+        rows.push(cells);
     }
     rows
-}
-
-/// Everything about an array.
-pub fn array_json(found: &Found<'_>) -> Value {
-    let (view, assembly) = (found.view(), found.assembly());
-    let layout = view.layout;
-    let scan = found.scan();
-    let members = assembly.verdicts.iter().map(|(index, verdict)| {
-        let candidate = &scan.candidates[*index];
-        let view = &candidate.view;
-        let used = if view.used_bytes > 0 { view.used_bytes } else { view.data_bytes };
-        let slot = assembly.slots.iter().position(|member| *member == Some(*index));
-        json!({
-            "drive": found.drive_name(*index),
-            "slot": slot,
-            "verdict": verdict.to_string(),
-            "events": view.events,
-            "updated_unix_s": view.updated.seconds(),
-            "metadata": view.version.to_string(),
-            "size_bytes": scan.drives[candidate.drive].facts().size_bytes,
-            "used_bytes": used,
-            "unused_bytes": view.data_bytes.saturating_sub(used),
-        })
-    });
-    let array = found.array().ok();
-    let bad_bytes = array.map(|array| {
-        let status = array.status();
-        let slots = status.slots.iter().filter(|slot| slot.state != SlotState::Missing);
-        slots.map(|slot| slot.bad_bytes).sum::<u64>()
-    });
-    json!({
-        "name": view.name,
-        "title": found.title(),
-        "uuid": found.uuid().to_string(),
-        "state": found.state(),
-        "reasons": found.reasons(),
-        "level": layout.level.to_string(),
-        "layout": layout_words(found),
-        "chunk_bytes": layout.chunk_bytes,
-        "slots": layout.raid_disks,
-        "missing_slots": assembly.missing(),
-        "size_bytes": array.map(|array| array.facts().size_bytes),
-        "metadata": view.version.to_string(),
-        "events": view.events,
-        "created_unix_s": view.created.seconds(),
-        "updated_unix_s": view.updated.seconds(),
-        "redundancy_agrees": (layout.level.is_redundant()).then_some(view.resync == Resync::Clean),
-        "bad_bytes": bad_bytes,
-        "member_of_another": found.is_inner(),
-        "members": members.collect::<Vec<_>>(),
-    })
 }

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use array::Examined;
 use clap::Args;
-use drive::{Drive, FileDrive, OpenOptions};
+use drive::{Drive, FileDrive};
 use format::md::{MemberView, Resync};
 use geometry::layout_name;
 use serde_json::{Value, json};
 use world::World;
 
-use crate::error::Failure;
+use crate::error::{Failure, Parts};
 use crate::guard::{self, Contents};
+use crate::look::{self, LookError};
 use crate::output::{self, Outcome, columns, row};
-use crate::session;
+use crate::session::{self, Ended};
 use crate::values::{date, exact_size};
 
 /// Flags of `drive examine`.
@@ -33,13 +34,24 @@ impl Arguments {
         session::look(async |world| self.examine(world).await)
     }
 
-    async fn examine(&self, world: &World) -> Result<Outcome, Failure> {
+    async fn examine(&self, world: &World) -> Result<Ended, Failure> {
         let mut documents = Vec::new();
         let mut text = String::new();
         let mut well = true;
+        let mut hangs = false;
         for path in &self.drives {
-            let drive = FileDrive::open(world, path, OpenOptions::LOOK)?;
-            let contents = guard::contents(world, path, &drive).await?;
+            let look = async |drive: &FileDrive| guard::contents(world, path, drive).await;
+            let (drive, contents) = match look::within_limits(world, path, look).await {
+                Ok((drive, contents)) => (drive, contents?),
+                Err(problem @ LookError::NoAnswer { .. }) => {
+                    (well, hangs) = (false, true);
+                    let problem = Parts::of(&problem).fact;
+                    documents.push(json!({ "path": path, "problem": problem }));
+                    text.push_str(&format!("{problem}\n"));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             well &= contents.examined.damaged.is_empty() && contents.examined.unreadable.is_empty();
             well &= contents.examined.found.iter().all(|found| found.implausible.is_none());
             if self.json {
@@ -53,7 +65,7 @@ impl Arguments {
         } else {
             output::write(&text)?;
         }
-        Ok(Outcome::of(well))
+        Ok(Ended { outcome: Outcome::of(well), hangs })
     }
 }
 

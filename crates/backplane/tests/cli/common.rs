@@ -73,6 +73,8 @@ impl Bench {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BACKPLANE);
         command.args(words).current_dir(self.folder.path());
+        // Sockets of its own, whoever runs the tests and whatever else is served here.
+        command.env("BACKPLANE_RUNTIME_DIR", self.path("run"));
         command
     }
 

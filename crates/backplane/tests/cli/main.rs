@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod cases;
 mod common;
+mod control;
 mod corpus;
 mod help;
 mod lab;

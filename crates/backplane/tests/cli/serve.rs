@@ -1,6 +1,6 @@
 //! Serving: a client writes, the server is told to stop, and everything is there afterwards.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use crate::common::Bench;
 
 /// The smallest NBD client: one export, simple replies, one request at a time.
-struct Client(UnixStream);
+pub struct Client(UnixStream);
 
 const OPTION_EXPORT_NAME: u32 = 1;
 const READ: u16 = 0;
@@ -17,23 +17,28 @@ const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 
 impl Client {
-    fn connect(socket: &Path, export: &str) -> Client {
-        let mut stream = UnixStream::connect(socket).unwrap();
+    pub fn connect(socket: &Path, export: &str) -> Client {
+        Self::try_connect(socket, export).unwrap()
+    }
+
+    /// Connects, or is told that the server is gone.
+    pub fn try_connect(socket: &Path, export: &str) -> io::Result<Client> {
+        let mut stream = UnixStream::connect(socket)?;
         let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).unwrap();
+        stream.read_exact(&mut greeting)?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         // Fixed newstyle, no zeroes.
-        stream.write_all(&3_u32.to_be_bytes()).unwrap();
+        stream.write_all(&3_u32.to_be_bytes())?;
         let mut option = b"IHAVEOPT".to_vec();
         option.extend(OPTION_EXPORT_NAME.to_be_bytes());
         option.extend((export.len() as u32).to_be_bytes());
         option.extend(export.as_bytes());
-        stream.write_all(&option).unwrap();
-        stream.read_exact(&mut [0; 10]).unwrap();
-        Client(stream)
+        stream.write_all(&option)?;
+        stream.read_exact(&mut [0; 10])?;
+        Ok(Client(stream))
     }
 
-    fn ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) {
+    fn ask(&mut self, command: u16, offset: u64, length: u32, data: &[u8]) -> io::Result<()> {
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
         request.extend(0_u16.to_be_bytes());
         request.extend(command.to_be_bytes());
@@ -41,40 +46,56 @@ impl Client {
         request.extend(offset.to_be_bytes());
         request.extend(length.to_be_bytes());
         request.extend(data);
-        self.0.write_all(&request).unwrap();
+        self.0.write_all(&request)
     }
 
-    fn answer(&mut self) {
+    fn answer(&mut self) -> io::Result<()> {
         let mut reply = [0; 16];
-        self.0.read_exact(&mut reply).unwrap();
+        self.0.read_exact(&mut reply)?;
         assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "no error");
+        Ok(())
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        self.ask(WRITE, offset, data.len() as u32, data);
-        self.answer();
+    /// Writes, or is told that the server is gone.
+    pub fn try_write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.ask(WRITE, offset, data.len() as u32, data)?;
+        self.answer()
     }
 
-    fn read(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
-        self.ask(READ, offset, bytes as u32, &[]);
-        self.answer();
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        self.try_write(offset, data).unwrap();
+    }
+
+    /// Reads, or is told that the server is gone.
+    pub fn try_read(&mut self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        self.ask(READ, offset, bytes as u32, &[])?;
+        self.answer()?;
         let mut data = vec![0; bytes];
-        self.0.read_exact(&mut data).unwrap();
-        data
+        self.0.read_exact(&mut data)?;
+        Ok(data)
     }
 
-    fn flush(&mut self) {
-        self.ask(FLUSH, 0, 0, &[]);
-        self.answer();
+    pub fn read(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
+        self.try_read(offset, bytes).unwrap()
     }
 
-    fn leave(mut self) {
-        self.ask(DISCONNECT, 0, 0, &[]);
+    /// Flushes, or is told that the server is gone.
+    pub fn try_flush(&mut self) -> io::Result<()> {
+        self.ask(FLUSH, 0, 0, &[])?;
+        self.answer()
+    }
+
+    pub fn flush(&mut self) {
+        self.try_flush().unwrap();
+    }
+
+    pub fn leave(mut self) {
+        self.ask(DISCONNECT, 0, 0, &[]).unwrap();
     }
 }
 
 /// Reads what the server says until it says how to attach.
-fn wait_for_start(server: &mut Child) -> String {
+pub fn wait_for_start(server: &mut Child) -> String {
     let mut said = String::new();
     let mut out = BufReader::new(server.stdout.as_mut().unwrap());
     while !said.contains("attach: ") {
@@ -85,7 +106,7 @@ fn wait_for_start(server: &mut Child) -> String {
     said
 }
 
-fn interrupt(server: Child) -> (Option<i32>, String) {
+pub fn interrupt(server: Child) -> (Option<i32>, String) {
     let pid = server.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = server.wait_with_output().unwrap();

@@ -24,7 +24,7 @@
 //! Left out: TLS, and any access control beyond that of the socket's path or the loopback. Who
 //! opens another address says so in full.
 
-mod address;
+pub(crate) mod address;
 mod command;
 mod connection;
 mod control;

@@ -1,7 +1,7 @@
 //! Where a server listens: the words of the command line, and binding.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -115,16 +115,16 @@ pub enum ListenError {
 }
 
 /// A listening socket.
-pub(super) struct Bound {
-    pub(super) socket: OwnedFd,
+pub(crate) struct Bound {
+    pub(crate) socket: OwnedFd,
     /// The address with the port that was taken.
-    pub(super) address: Address,
-    pub(super) path: Option<SocketPath>,
+    pub(crate) address: Address,
+    pub(crate) path: Option<SocketPath>,
 }
 
 /// Removes a Unix socket's path when the server no longer listens, unless somebody else has put
 /// their own there.
-pub(super) struct SocketPath {
+pub(crate) struct SocketPath {
     path: PathBuf,
     identity: (u64, u64),
 }
@@ -147,10 +147,12 @@ impl Drop for SocketPath {
 }
 
 /// Starts to listen.
-pub(super) fn bind(address: &Address) -> Result<Bound, ListenError> {
+pub(crate) fn bind(address: &Address) -> Result<Bound, ListenError> {
     let failed = |source| ListenError::Failed { address: address.clone(), source };
     match address {
         Address::Unix(path) => {
+            // Two servers that find the same stale socket must not remove each other's new one.
+            let _turn = turn(path);
             clear_the_way(address, path)?;
             let socket = UnixListener::bind(path).map_err(|source| in_use(address, source))?;
             let path = Some(SocketPath::new(path).map_err(failed)?);
@@ -173,6 +175,15 @@ fn in_use(address: &Address, source: io::Error) -> ListenError {
         io::ErrorKind::AddrInUse => ListenError::InUse { address },
         _ => ListenError::Failed { address, source },
     }
+}
+
+/// Keeps others who bind in the same folder waiting until it is dropped. Where a folder can't be
+/// locked, binding goes on: what is lost is the order of two starts at the same moment.
+fn turn(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new("."))).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 /// Removes a socket that nobody listens on, which a killed server leaves behind.

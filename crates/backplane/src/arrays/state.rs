@@ -1,0 +1,314 @@
+//! The state of an array as every command shows it: one document, in service or not.
+//!
+//! Whoever serves an array makes it from the engine's live status; whoever only looks makes it
+//! from what the members say. Both are shown by the same words and the same JSON.
+
+use std::fs;
+use std::path::Path;
+
+use array::{SlotState, SlotStatus, Status};
+use drive::{BlockDevice, Drive, Roots, list_devices};
+use format::md::Resync;
+use geometry::{Geometry, layout_name};
+use serde::{Deserialize, Serialize};
+
+use crate::arrays::job::Job;
+use crate::scene::Found;
+
+/// Everything about an array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the field's own words; units are in the names")]
+pub struct ArrayState {
+    /// With the host that made it.
+    pub name: String,
+    /// As it is called in commands.
+    pub title: String,
+    pub uuid: String,
+    /// One word for how it is.
+    pub state: String,
+    /// Whether nobody has to do anything.
+    pub well: bool,
+    /// Why it is not well.
+    pub reasons: Vec<String>,
+    pub level: String,
+    pub layout: Option<String>,
+    pub chunk_bytes: u64,
+    pub slots: u32,
+    pub missing_slots: Vec<u16>,
+    /// `None` where it can't be opened.
+    pub size_bytes: Option<u64>,
+    pub stripe_bytes: Option<u64>,
+    pub metadata: String,
+    pub events: u64,
+    pub created_unix_s: u64,
+    pub updated_unix_s: u64,
+    /// `None` at levels that keep nothing twice.
+    pub redundancy_agrees: Option<bool>,
+    /// Bytes below which it does, where it does in part.
+    pub redundancy_agrees_to_bytes: Option<u64>,
+    /// `None` where the array can't be opened.
+    pub bad_bytes: Option<u64>,
+    pub member_of_another: bool,
+    pub members: Vec<Member>,
+    /// Widths that differ, where unequal members make them.
+    pub zones: Vec<Zone>,
+    /// The background job under way.
+    pub job: Option<Job>,
+    /// The one that ended last, since it is served.
+    pub last_job: Option<Job>,
+    /// Who serves it; `None` where nobody is known to.
+    pub served: Option<Served>,
+}
+
+/// A drive of an array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the field's own words; units are in the names")]
+pub struct Member {
+    /// `None` for spares, and for what is no member any more.
+    pub slot: Option<usize>,
+    /// Its path; `None` where nobody is there.
+    pub drive: Option<String>,
+    /// What it is good for, in words.
+    pub verdict: String,
+    pub events: Option<u64>,
+    pub updated_unix_s: Option<u64>,
+    pub metadata: Option<String>,
+    pub size_bytes: Option<u64>,
+    pub used_bytes: Option<u64>,
+    pub unused_bytes: Option<u64>,
+    pub bad_bytes: Option<u64>,
+    pub read_errors: Option<u64>,
+    /// As its maker calls it.
+    pub model: Option<String>,
+    /// As printed on it.
+    pub serial: Option<String>,
+}
+
+/// A part of a RAID 0 over unequal members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Zone {
+    /// First byte in the array.
+    pub start_bytes: u64,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Who is in it.
+    pub slots: Vec<usize>,
+}
+
+/// Who serves an array.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The process.
+    pub pid: u32,
+    /// Whether nothing is written.
+    pub read_only: bool,
+}
+
+/// What the machine knows about its drives; read once for all members.
+pub struct Inventory(Vec<BlockDevice>);
+
+impl Inventory {
+    /// Reads it. A machine that tells nothing costs only comfort.
+    pub fn read() -> Self {
+        Inventory(list_devices(&Roots::default()).unwrap_or_default())
+    }
+
+    fn of(&self, path: &str) -> Option<&BlockDevice> {
+        let path = fs::canonicalize(path).ok()?;
+        self.0.iter().find(|device| {
+            device.path == path || device.partitions.iter().any(|part| part.path == path)
+        })
+    }
+
+    /// The serial number of the drive at `path`, or of that which it is a partition of.
+    pub fn serial(&self, path: &str) -> Option<&str> {
+        self.of(path)?.serial.as_deref()
+    }
+}
+
+impl ArrayState {
+    /// Of an array that nobody is known to serve.
+    pub fn at_rest(found: &Found<'_>, inventory: &Inventory) -> Self {
+        let members = found.assembly().verdicts.iter();
+        let members = members.map(|(index, verdict)| candidate(found, *index, verdict.to_string()));
+        Self::of(found, None, members.collect(), inventory)
+    }
+
+    /// Of an array that this process serves.
+    pub fn in_service(found: &Found<'_>, status: &Status, inventory: &Inventory) -> Self {
+        let slots = status.slots.iter().enumerate();
+        let mut members: Vec<Member> =
+            slots.map(|(slot, state)| in_slot(found, slot, state)).collect();
+        let in_a_slot = |name: &str| members.iter().any(|m| m.drive.as_deref() == Some(name));
+        let assembly = found.assembly();
+        let others = assembly.verdicts.iter().filter(|(index, _)| {
+            !assembly.slots.contains(&Some(*index)) && !in_a_slot(&found.drive_name(*index))
+        });
+        let others: Vec<_> =
+            others.map(|(index, verdict)| candidate(found, *index, verdict.to_string())).collect();
+        members.extend(others);
+        let served = Served { pid: std::process::id(), read_only: status.read_only };
+        let state = Self::of(found, Some(served), members, inventory);
+        let agrees = status.synced_to_bytes.is_none();
+        ArrayState {
+            missing_slots: missing(status),
+            events: status.events,
+            redundancy_agrees: state.redundancy_agrees.map(|_| agrees),
+            redundancy_agrees_to_bytes: status.synced_to_bytes,
+            job: status.job.as_ref().map(Job::from),
+            last_job: status.last_job.as_ref().map(Job::from),
+            ..state
+        }
+    }
+
+    fn of(
+        found: &Found<'_>,
+        served: Option<Served>,
+        mut members: Vec<Member>,
+        inventory: &Inventory,
+    ) -> Self {
+        for member in &mut members {
+            let device = member.drive.as_deref().and_then(|path| inventory.of(path));
+            member.model = device.and_then(|device| device.model.clone());
+            member.serial = device.and_then(|device| device.serial.clone());
+        }
+        let (view, assembly) = (found.view(), found.assembly());
+        let layout = view.layout;
+        let array = found.array().ok();
+        let bad_bytes = array.map(|array| {
+            let status = array.status();
+            let slots = status.slots.iter().filter(|slot| slot.state != SlotState::Missing);
+            slots.map(|slot| slot.bad_bytes).sum::<u64>()
+        });
+        let redundant = layout.level.is_redundant();
+        ArrayState {
+            name: view.name.clone(),
+            title: found.title(),
+            uuid: found.uuid().to_string(),
+            state: found.state().to_owned(),
+            well: found.is_well(),
+            reasons: found.reasons(),
+            level: layout.level.to_string(),
+            layout: layout_words(found),
+            chunk_bytes: layout.chunk_bytes,
+            slots: layout.raid_disks,
+            missing_slots: assembly.missing(),
+            size_bytes: array.map(|array| array.facts().size_bytes),
+            stripe_bytes: array.map(|array| array.geometry().stripe_bytes()),
+            metadata: view.version.to_string(),
+            events: view.events,
+            created_unix_s: view.created.seconds(),
+            updated_unix_s: view.updated.seconds(),
+            redundancy_agrees: redundant.then_some(view.resync == Resync::Clean),
+            redundancy_agrees_to_bytes: match view.resync {
+                Resync::From(bytes) if redundant => Some(bytes),
+                _ => None,
+            },
+            bad_bytes,
+            member_of_another: found.is_inner(),
+            members,
+            zones: zones(found),
+            job: None,
+            last_job: None,
+            served,
+        }
+    }
+}
+
+/// The slots that nobody fills.
+fn missing(status: &Status) -> Vec<u16> {
+    let slots = status.slots.iter().enumerate();
+    let empty = slots.filter(|(_, slot)| slot.state == SlotState::Missing);
+    empty.map(|(slot, _)| slot as u16).collect()
+}
+
+/// What a slot's member is good for, in words.
+pub fn slot_words(state: SlotState) -> String {
+    match state {
+        SlotState::Missing => "nobody is there".to_owned(),
+        SlotState::InSync => "in sync".to_owned(),
+        SlotState::Recovering { upto_bytes } => {
+            format!("being filled, {} done", lab::units::size(upto_bytes))
+        }
+        SlotState::Faulty => "failed".to_owned(),
+    }
+}
+
+/// A member as its superblock tells.
+fn candidate(found: &Found<'_>, index: usize, verdict: String) -> Member {
+    let scan = found.scan();
+    let candidate = &scan.candidates[index];
+    let view = &candidate.view;
+    let used = if view.used_bytes > 0 { view.used_bytes } else { view.data_bytes };
+    Member {
+        slot: found.assembly().slots.iter().position(|member| *member == Some(index)),
+        drive: Some(found.drive_name(index)),
+        verdict,
+        events: Some(view.events),
+        updated_unix_s: Some(view.updated.seconds()),
+        metadata: Some(view.version.to_string()),
+        size_bytes: Some(scan.drives[candidate.drive].facts().size_bytes),
+        used_bytes: Some(used),
+        unused_bytes: Some(view.data_bytes.saturating_sub(used)),
+        bad_bytes: None,
+        read_errors: None,
+        model: None,
+        serial: None,
+    }
+}
+
+/// A member as the engine has it; what its superblock said when it was found stays as it was.
+fn in_slot(found: &Found<'_>, slot: usize, status: &SlotStatus) -> Member {
+    let candidates = found.assembly().verdicts.iter().map(|(index, _)| *index);
+    let mut named = candidates.filter(|&i| Some(&*found.drive_name(i)) == status.drive.as_deref());
+    let verdict = slot_words(status.state);
+    let known = named.next().map(|index| candidate(found, index, verdict.clone()));
+    Member {
+        slot: Some(slot),
+        bad_bytes: status.drive.is_some().then_some(status.bad_bytes),
+        read_errors: status.drive.is_some().then_some(status.read_errors),
+        ..known.unwrap_or(Member {
+            slot: None,
+            drive: status.drive.clone(),
+            verdict,
+            events: None,
+            updated_unix_s: None,
+            metadata: None,
+            size_bytes: None,
+            used_bytes: None,
+            unused_bytes: None,
+            bad_bytes: None,
+            read_errors: None,
+            model: None,
+            serial: None,
+        })
+    }
+}
+
+fn layout_words(found: &Found<'_>) -> Option<String> {
+    let layout = found.view().layout;
+    let level = geometry::Level::try_from(layout.level.code()).ok()?;
+    layout_name(level, layout.layout)
+}
+
+fn zones(found: &Found<'_>) -> Vec<Zone> {
+    let Ok(array) = found.array() else { return Vec::new() };
+    let Geometry::Raid0(raid0) = array.geometry() else { return Vec::new() };
+    let zones = raid0.zones().iter().map(|zone| Zone {
+        start_bytes: zone.array_start,
+        size_bytes: zone.array_end - zone.array_start,
+        slots: zone.members.clone(),
+    });
+    zones.collect()
+}
+
+/// Whether two paths lead to the same drive.
+pub fn same_drive(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let identity = |path: &Path| {
+        let status = fs::metadata(path).ok()?;
+        let device = status.file_type().is_block_device();
+        Some(if device { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
+    };
+    one == other || identity(one).is_some_and(|one| Some(one) == identity(other))
+}

@@ -1,0 +1,15 @@
+//! The control socket of a serving process: what administrators ask of an array in service.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `protocol` | requests and answers, one JSON document per line |
+//! | `place` | where sockets lie, and whose they are |
+//! | `client` | asking |
+//! | `serving` | answering: acts on the arrays of this process |
+//!
+//! `docs/control.md` describes the protocol for programs.
+
+pub mod client;
+pub mod place;
+pub mod protocol;
+pub mod serving;
