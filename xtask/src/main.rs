@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test`, `compare`, `simulate`, `fuzz` and `demo`.
+//! The project's own tasks: `cargo xtask test`, `compare`, `simulate`, `torture`, `fuzz` and `demo`.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -7,6 +7,7 @@
 //! | `compare` | speed side by side with the peers, as ratios |
 //! | `fuzz` | the fuzz targets, for a while |
 //! | `demo` | an array made, served, broken and read back |
+//! | `torture` | kill -9 of serving processes, again and again |
 //! | `run` | starting programs |
 
 mod compare;
@@ -15,6 +16,7 @@ mod fuzz;
 mod run;
 mod test;
 mod tools;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -60,6 +62,18 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Kill serving processes under writes; whatever was acknowledged has to be there afterwards
+    Torture {
+        /// How often, for each level
+        #[arg(long, default_value_t = 200)]
+        times: usize,
+        /// Only this level: raid1, raid10, raid5 or raid6
+        #[arg(long)]
+        level: Option<String>,
+        /// Repeats the draws of a run that printed it
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Make an array of files, serve it, lose a drive, read everything back
     Demo,
 }
@@ -73,6 +87,7 @@ fn main() -> ExitCode {
             let run = ["run", "--quiet", "--release", "--package", "sim", "--"];
             run::succeed(run::cargo().args(run).args(arguments))
         }
+        Task::Torture { times, level, seed } => torture::run(times, level.as_deref(), seed),
         Task::Demo => demo::run(),
     };
     match result {

@@ -10,5 +10,6 @@ mod common;
 mod control;
 mod corpus;
 mod help;
+mod kill;
 mod lab;
 mod serve;
