@@ -128,6 +128,7 @@ impl NewArray {
             spares,
             size_bytes: self.size_bytes,
             consistency,
+            checksums: false,
             assume_clean: self.assume_clean,
             created: Timestamp::new(self.now_seconds, 0),
         };

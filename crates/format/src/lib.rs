@@ -7,9 +7,11 @@
 //!
 //! - [`md`]: Linux md: superblocks 0.90 and 1.x, bitmap, bad blocks, partial parity log, journal,
 //!   planning a new set and deciding which of several disagreeing superblocks to trust.
+//! - [`own`]: our own areas on members, in room that md leaves free.
 //! - [`probe`]: what else lives on a drive, of every format known by its mark.
 
 mod bytes;
 mod checksum;
 pub mod md;
+pub mod own;
 pub mod probe;

@@ -15,6 +15,7 @@ use super::ppl::PplLog;
 use super::superblock1::{Place, RESYNC_CLEAN, ROLES_MAX, ReshapeFields, Superblock};
 use super::types::{DevFlags, Features, Level, Role, Uuid, Version};
 use super::{SECTOR_BYTES, SUPERBLOCK_BYTES};
+use crate::own::sums_room_bytes;
 
 /// Table entries mdadm starts with.
 const ROLES_DEFAULT: usize = 128;
@@ -158,11 +159,16 @@ impl Room {
         let chunk_sectors = u64::from(request.chunk_bytes) / SECTOR_BYTES;
         let is_ppl = request.consistency == Consistency::Ppl;
         let bitmap_room = if is_ppl { PPL_SECTORS } else { bitmap_room(device_sectors) };
+        // More than the data that fits beside it would need.
+        let own_room = match request.checksums {
+            true => sums_room_bytes(device_bytes) / SECTOR_BYTES,
+            false => 0,
+        };
         let mut room = Self {
             version: request.version,
             data_offset_sectors: match request.version {
                 Version::V1_0 => 0,
-                _ => data_offset(device_sectors, chunk_sectors, bitmap_room),
+                _ => data_offset(device_sectors, chunk_sectors, bitmap_room + own_room),
             },
             // mdadm keeps the room also for a bitmap added later, where the level can have one.
             reserved_sectors: if request.level.is_redundant() { bitmap_room } else { 0 },
@@ -378,6 +384,7 @@ const _: () = assert!(SUPERBLOCK_SECTORS * SECTOR_BYTES == SUPERBLOCK_BYTES as u
 mod tests {
     use super::super::types::Timestamp;
     use super::*;
+    use crate::own::SumsArea;
 
     fn drive(index: u8, device_bytes: u64) -> NewMember {
         NewMember {
@@ -399,6 +406,7 @@ mod tests {
             spares: Vec::new(),
             size_bytes: None,
             consistency: Consistency::Resync,
+            checksums: false,
             assume_clean: false,
             created: Timestamp::new(1_700_000_000, 0),
         }
@@ -420,6 +428,25 @@ mod tests {
             assert_eq!(plan[0].resync_offset_sectors, 0);
             for superblock in &plan {
                 assert_eq!(superblock.validate(device_bytes), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_get_room_before_the_data() {
+        for device_bytes in [3 << 20, 16 << 20, 20 << 30, 400 << 30, 40 << 40] {
+            for consistency in [Consistency::Resync, Consistency::Bitmap, Consistency::Ppl] {
+                let mut request = request(Level::Raid5, 2, 65536, &[device_bytes; 3]);
+                (request.checksums, request.consistency) = (true, consistency);
+                let superblock = &plan_create(&request).expect("can be made")[0];
+                assert_eq!(superblock.validate(device_bytes), Ok(()));
+                let covered_bytes = superblock.size_sectors * 512;
+                let area = SumsArea::of(superblock, covered_bytes).expect("there is room");
+                for (start, bytes) in initial_writes(superblock) {
+                    assert!(start + bytes.len() as u64 <= area.page_offset(0), "{device_bytes}");
+                }
+                let share = area.data_offset_bytes as f64 / device_bytes as f64;
+                assert!(device_bytes < 1 << 30 || share < 0.01, "{share} of {device_bytes}");
             }
         }
     }
@@ -495,6 +522,10 @@ mod tests {
         assert_eq!(
             error(&|r| r.size_bytes = Some(16 << 20)),
             CreateError::SizeTooLarge { asked_bytes: 16 << 20, available_bytes: 15 << 20 }
+        );
+        assert_eq!(
+            error(&|r| (r.checksums, r.version) = (true, Version::V1_0)),
+            CreateError::Checksums { level, version: Version::V1_0 }
         );
         let unequal = request(Level::Raid0, 0, 65536, &[16 << 20, 20 << 20]);
         let refused = CreateError::Layout { level: Level::Raid0, layout: 0 };

@@ -54,6 +54,8 @@ pub struct CreateRequest {
     pub size_bytes: Option<u64>,
     /// Record of writes in flight.
     pub consistency: Consistency,
+    /// Keep room before the data for checksums of it ([`crate::own`]).
+    pub checksums: bool,
     /// Copies and parity are said to be right already: no resync.
     pub assume_clean: bool,
     /// The time.
@@ -121,6 +123,15 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
+    /// Without redundancy md keeps no mark of writes in flight, which checksums rely on; and behind
+    /// the data there is no room for them.
+    #[error("{level} with metadata {version} cannot keep checksums")]
+    Checksums {
+        /// The level.
+        level: Level,
+        /// The version.
+        version: Version,
+    },
     /// A level without redundancy has no use for spares.
     #[error("{0} has no use for spares")]
     Spares(Level),
@@ -179,6 +190,9 @@ impl CreateRequest {
         let all = given + self.spares.len() + journal;
         if all > ROLES_MAX {
             return Err(CreateError::TooManyMembers { given: all });
+        }
+        if self.checksums && (!level.is_redundant() || self.version == Version::V1_0) {
+            return Err(CreateError::Checksums { level, version: self.version });
         }
         self.check_shape()
     }

@@ -58,6 +58,7 @@ fn planned_superblocks_are_mdadms() {
             spares: Vec::new(),
             size_bytes: None,
             consistency: if has_bitmap { Consistency::Bitmap } else { Consistency::Resync },
+            checksums: false,
             assume_clean: true,
             created: first.created,
         };

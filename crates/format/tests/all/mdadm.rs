@@ -28,6 +28,7 @@ fn request(version: Version, level: Level, layout: u32, chunk_bytes: u32) -> Cre
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: false,
         created: Timestamp::new(1_700_000_000, 0),
     }
