@@ -33,7 +33,7 @@ fn has_parity(shape: &Shape) -> bool {
 }
 
 /// Every block is as it was before the last writes or after them.
-fn old_or_new(set: &Set, old: &[u8], content: &[u8]) {
+pub fn old_or_new(set: &Set, old: &[u8], content: &[u8]) {
     assert_eq!(content.len(), old.len(), "{:?}", set.shape);
     let blocks = content.chunks(512).zip(old.chunks(512)).zip(set.content.chunks(512));
     for (index, ((is, old), new)) in blocks.enumerate() {

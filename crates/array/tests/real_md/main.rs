@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
+mod bitmap;
 mod degraded;
 mod dirty;
 mod examine;
