@@ -24,7 +24,7 @@ use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::{Metadata, Spare};
 use crate::replay;
-use crate::slot::{Member, Slot, SlotState};
+use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
 
 /// How to open an array.
@@ -162,11 +162,36 @@ impl Scan {
             jobs: Jobs::default(),
             mending: Gate::default(),
             policy: RefCell::default(),
+            pool: RefCell::default(),
             unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),
         };
+        self.replacements(world, assembly, mode, &core).await?;
         Ok(Array::start(core))
+    }
+
+    /// Puts the drives that are to replace members beside those. One that is only read stays out:
+    /// nothing is read from a replacement.
+    async fn replacements(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        mode: OpenMode,
+        core: &Core,
+    ) -> Result<(), AssembleError> {
+        for &(candidate, verdict) in &assembly.verdicts {
+            let Verdict::Replacement { slot, to_bytes } = verdict else { continue };
+            let slot = usize::from(slot);
+            if mode.read_only || core.slots[slot].replacement().is_some() {
+                continue;
+            }
+            let (member, _) = self.member(world, assembly, candidate, mode).await?;
+            let upto_bytes = to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot));
+            core.slots[slot].set_replacement(Some(Replacement::new(member, upto_bytes)));
+            core.metadata.seat_replacement(slot, self.superblocks[candidate].clone());
+        }
+        Ok(())
     }
 
     fn geometry(&self, assembly: &Assembly, view: &MemberView) -> Result<Geometry, AssembleError> {

@@ -2,15 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
 use drive::{DriveError, ErrorKind, Facts, Operation};
 use geometry::Geometry;
 use world::{Gate, World, join_all};
 
 use crate::bitmap::Bitmap;
+use crate::due;
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
+use crate::members::SparePool;
 use crate::metadata::Metadata;
 use crate::policy::Policy;
 use crate::slot::{Slot, SlotState};
@@ -44,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) unsynced_stripes: Cell<u64>,
     /// Background work.
     pub(crate) jobs: Jobs,
+    /// Spares of all arrays, where there are such.
+    pub(crate) pool: RefCell<Option<SparePool>>,
     /// The array is being stopped: nothing new begins.
     pub(crate) stopping: Cell<bool>,
     /// Tasks that mend what could not be read.
@@ -105,12 +109,15 @@ impl Core {
         let mut result = Ok(());
         for (slot, error) in failed {
             match self.slots[slot].state() {
-                SlotState::Faulty => {}
+                SlotState::Faulty | SlotState::Missing => {}
                 SlotState::InSync if self.needs(slot) => result = result.and(Err(error)),
-                _ => {
-                    self.slots[slot].set_state(SlotState::Faulty);
-                    self.metadata.note_failure(slot, error);
-                }
+                _ => self.drop_member(slot, error),
+            }
+        }
+        for (slot, state) in self.slots.iter().enumerate() {
+            if let Some(error) = state.take_failed_replacement() {
+                self.metadata.seat_replacement(slot, None);
+                self.metadata.note_failure(slot, error);
             }
         }
         // Also what another caller has failed: whoever relied on a member's absence must not be
@@ -119,6 +126,23 @@ impl Core {
             self.commit().await?;
         }
         result
+    }
+
+    /// Takes a member out of use. Its replacement, if there is one, takes the slot with what it has
+    /// got so far. To be recorded by the caller.
+    pub(crate) fn drop_member(&self, slot: usize, error: DriveError) {
+        let state = &self.slots[slot];
+        state.set_state(SlotState::Faulty);
+        self.metadata.note_failure(slot, error);
+        if let Some(replacement) = state.replacement() {
+            state.set_replacement(None);
+            state.put(Rc::clone(&replacement.member), replacement.upto_bytes.get());
+            state.set_durable_bytes(replacement.durable_bytes.get());
+            self.promoted(slot);
+        }
+        if let Some(core) = self.this.upgrade() {
+            due::wake(&core);
+        }
     }
 
     /// Records the present state on the members, as a task: a caller that goes away must not leave
@@ -139,6 +163,19 @@ impl Core {
         }
     }
 
+    /// The slot's replacement is its member now. To be recorded by the caller.
+    pub(crate) fn promoted(&self, slot: usize) {
+        self.metadata.promote(slot);
+        self.distrust_bitmap();
+    }
+
+    /// A member came that lacks the write-intent bitmap's bits: it gets all with the next event.
+    pub(crate) fn distrust_bitmap(&self) {
+        if let Some(bitmap) = &self.bitmap {
+            bitmap.distrust();
+        }
+    }
+
     /// Makes everything on every member durable; one that can't is failed.
     ///
     /// # Errors
@@ -146,7 +183,14 @@ impl Core {
     pub(crate) async fn flush_members(&self) -> Result<(), DriveError> {
         let flushes = self.slots.iter().enumerate().filter_map(|(slot, state)| {
             let member = state.member().filter(|_| state.writable())?;
-            Some(async move { (slot, member.drive.flush().await) })
+            let replacement = state.replacement();
+            Some(async move {
+                let flushed = member.drive.flush().await;
+                if let Some(replacement) = replacement {
+                    replacement.note(replacement.member.drive.flush().await);
+                }
+                (slot, flushed)
+            })
         });
         let failed = join_all(flushes).await.into_iter();
         let failed = failed.filter_map(|(slot, result)| Some((slot, result.err()?)));

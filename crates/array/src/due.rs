@@ -4,20 +4,53 @@ use std::rc::Rc;
 
 use crate::core::Core;
 use crate::job;
-use crate::job_status::JobEnd;
+use crate::job_status::{JobEnd, JobKind};
+use crate::members;
+use crate::rebuild::Fill;
 use crate::resync::Resync;
+use crate::slot::SlotState;
 
 /// Work that is due.
 enum Due {
+    /// A slot is empty and somebody could take it.
+    Engage(usize),
+    Fill(Fill),
     Resync,
 }
 
-/// The most urgent work there is.
+/// The most urgent work there is. As md does it, redundancy that is missing comes before
+/// redundancy that may not agree.
 fn due(core: &Core) -> Option<Due> {
     if core.stopping.get() || core.jobs.held.get() || !core.metadata.writable() {
         return None;
     }
+    let slots = || core.slots.iter().enumerate();
+    let empty = |state| matches!(state, SlotState::Missing | SlotState::Faulty);
+    let mut empty = slots().filter(|(_, slot)| empty(slot.state())).map(|(slot, _)| slot);
+    if let Some(slot) = empty.find(|&slot| members::spare_for(core, slot)) {
+        return Some(Due::Engage(slot));
+    }
+    let recovering = |state| matches!(state, SlotState::Recovering { .. });
+    let recovering: Vec<usize> =
+        slots().filter(|(_, slot)| recovering(slot.state())).map(|(slot, _)| slot).collect();
+    if !recovering.is_empty() {
+        return Some(Due::Fill(Fill::Rebuild(recovering)));
+    }
+    if let Some((slot, _)) = slots().find(|(_, slot)| slot.replacement().is_some()) {
+        return Some(Due::Fill(Fill::Replace(slot)));
+    }
     (core.synced_to.get() != u64::MAX).then_some(Due::Resync)
+}
+
+/// Whether something more urgent than this waits: then a pass makes way for it.
+pub(crate) fn makes_way(core: &Core, kind: JobKind) -> bool {
+    match due(core) {
+        Some(Due::Engage(_)) => true,
+        Some(Due::Fill(Fill::Rebuild(_))) => kind != JobKind::Rebuild,
+        Some(Due::Fill(Fill::Replace(_))) => !matches!(kind, JobKind::Rebuild | JobKind::Replace),
+        Some(Due::Resync) => !matches!(kind, JobKind::Rebuild | JobKind::Replace | JobKind::Resync),
+        None => false,
+    }
 }
 
 /// Sees to it that what is due is done: to be called whenever something may have become due. A job
@@ -31,9 +64,13 @@ pub(crate) fn wake(core: &Rc<Core>) {
     core.world.spawn(async move {
         while let Some(due) = due(&owner) {
             let end = match due {
+                Due::Engage(slot) => members::engage(&owner, slot).await,
+                Due::Fill(fill) => job::run(&owner, fill).await,
                 Due::Resync => job::run(&owner, Resync).await,
             };
-            if matches!(end, JobEnd::Failed { .. }) {
+            // A member that failed while it was filled is no reason to leave the others alone.
+            let engaged = owner.jobs.last().is_some_and(|job| job.kind == JobKind::Rebuild);
+            if matches!(end, JobEnd::Failed { .. }) && !engaged {
                 break;
             }
         }

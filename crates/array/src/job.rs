@@ -277,7 +277,10 @@ impl Running {
         let filled = self.status.slot.filter(|_| self.work.write_ns > self.work.read_ns);
         let late = |&slot: &usize| core.slots[slot].answered_last() - self.late_before[slot];
         let slowest = filled.or_else(|| (0..core.slots.len()).max_by_key(late));
-        let member = slowest.and_then(|slot| core.slots[slot].member());
+        let member = slowest.and_then(|slot| {
+            let replacement = core.slots[slot].replacement().filter(|_| filled.is_some());
+            replacement.map(|r| Rc::clone(&r.member)).or_else(|| core.slots[slot].member())
+        });
         Limiter::SlowestDrive(member.map(|member| member.drive.facts().name.to_string()))
     }
 

@@ -17,6 +17,8 @@
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
 //! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
 //! | `resync` | the pass that makes copies and parity agree |
+//! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
+//! | `members` | members that come, go and are replaced; spares |
 //!
 //! It knows neither files nor threads nor the time of day: drives and a [`World`](world::World)
 //! come in, so it runs unchanged on modelled drives in virtual time. What to do is decided by pure
@@ -36,16 +38,20 @@ mod core;
 mod create;
 mod due;
 mod examine;
+mod fill_copies;
+mod fill_stripes;
 mod intent;
 mod job;
 mod job_status;
 mod lock;
+mod members;
 mod mend;
 mod metadata;
 mod pace;
 mod plan;
 mod policy;
 mod read;
+mod rebuild;
 mod replay;
 mod resync;
 mod slot;
@@ -62,6 +68,7 @@ pub use examine::{
     DamageReason, DamagedSuperblock, Examined, FoundSuperblock, Scan, examine, read_bytes,
 };
 pub use job_status::{JobEnd, JobKind, JobStatus, Limiter, Loss};
+pub use members::{MemberError, SparePool};
 pub use metadata::Failure;
 pub use pace::JobPolicy;
 pub use policy::Policy;

@@ -20,6 +20,7 @@ use crate::slot::SlotState;
 const EVENTS_TO_STALE: u8 = 2;
 
 /// A spare's drive and superblock.
+#[derive(Clone)]
 pub(crate) struct Spare {
     pub(crate) drive: Rc<dyn Drive>,
     pub(crate) superblock: Superblock,
@@ -38,7 +39,9 @@ pub struct Failure {
 pub(crate) struct Metadata {
     /// Per slot; `None` for an array that is only read, and where nobody is there.
     superblocks: RefCell<Vec<Option<Superblock>>>,
-    spares: Vec<Spare>,
+    /// ... of the drive that is to replace its member.
+    replacements: RefCell<Vec<Option<Superblock>>>,
+    spares: RefCell<Vec<Spare>>,
     writable: bool,
     events: Cell<u64>,
     /// How many events are still due until the members that left are stale. They are written one
@@ -85,8 +88,9 @@ impl Metadata {
         let somebody_left = superblocks.iter().any(Option::is_none);
         Metadata {
             read_errors: RefCell::new(vec![0; superblocks.len()]),
+            replacements: RefCell::new(vec![None; superblocks.len()]),
             superblocks: RefCell::new(superblocks),
-            spares,
+            spares: RefCell::new(spares),
             writable,
             events: Cell::new(events),
             events_due: Cell::new(if somebody_left { EVENTS_TO_STALE } else { 0 }),
@@ -139,7 +143,54 @@ impl Metadata {
     }
 
     pub(crate) fn spare_count(&self) -> usize {
-        self.spares.len()
+        self.spares.borrow().len()
+    }
+
+    /// The spares, to choose from and to change. What changes is on the members after the next
+    /// event.
+    pub(crate) fn spares(&self) -> &RefCell<Vec<Spare>> {
+        &self.spares
+    }
+
+    /// A superblock of the array as it is, for a new member's to be made from.
+    pub(crate) fn template(&self) -> Option<Superblock> {
+        self.superblocks.borrow().iter().flatten().next().cloned()
+    }
+
+    /// Device numbers that are or were in use, the spares' included.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        let superblocks = self.superblocks.borrow();
+        let replacements = self.replacements.borrow();
+        let spares = self.spares.borrow();
+        let known = superblocks.iter().chain(replacements.iter()).flatten();
+        let known = known.chain(spares.iter().map(|spare| &spare.superblock));
+        let given = |superblock: &Superblock| {
+            let roles = superblock.roles.iter().enumerate();
+            let given = roles.filter(|(_, role)| matches!(role, Role::Slot(_) | Role::Journal));
+            given
+                .map(|(number, _)| number as u32)
+                .chain([superblock.dev_number])
+                .collect::<Vec<_>>()
+        };
+        known.flat_map(given).collect()
+    }
+
+    /// The slot's member is another from now on (or nobody): its superblock, and those that were
+    /// in it before are stale once this is recorded.
+    pub(crate) fn seat(&self, slot: usize, superblock: Option<Superblock>) {
+        self.superblocks.borrow_mut()[slot] = superblock;
+        self.events_due.set(EVENTS_TO_STALE);
+    }
+
+    /// The drive that is to replace the slot's member is another from now on, or nobody.
+    pub(crate) fn seat_replacement(&self, slot: usize, superblock: Option<Superblock>) {
+        self.replacements.borrow_mut()[slot] = superblock;
+    }
+
+    /// The drive that is to replace the slot's member takes the slot.
+    pub(crate) fn promote(&self, slot: usize) {
+        let superblock = self.replacements.borrow_mut()[slot].take();
+        self.seat(slot, superblock);
     }
 
     pub(crate) fn writable(&self) -> bool {
@@ -198,8 +249,7 @@ impl Metadata {
                     self.events_due.set(self.events_due.get().max(due + 1));
                     return Err(error);
                 }
-                core.slots[slot].set_state(SlotState::Faulty);
-                self.note_failure(slot, error);
+                core.drop_member(slot, error);
             }
             self.events_due.set(self.events_due.get().max(due));
             if self.events_due.get() == 0 {
@@ -264,16 +314,32 @@ impl Metadata {
             Some(async move { (slot, store(core, member.drive.as_ref(), &superblock).await) })
         });
         let results = join_all(writes).await;
-        for spare in &self.spares {
-            let mut superblock = spare.superblock.clone();
-            self.update(core, &mut superblock, &self.roles(core));
-            // A spare holds no data yet: one that can't be written is found out when it is used.
-            let _ = store(core, spare.drive.as_ref(), &superblock).await;
-        }
+        self.write_others(core).await;
         let failed: Vec<_> =
             results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
         self.event_incomplete.set(failed.iter().any(|(slot, _)| core.needs(*slot)));
         failed
+    }
+
+    /// Writes the superblocks of those that nothing is read from yet.
+    async fn write_others(&self, core: &Core) {
+        let replacements = self.replacements.borrow().clone();
+        for (slot, superblock) in replacements.into_iter().enumerate() {
+            let (Some(superblock), Some(replacement)) =
+                (superblock, core.slots[slot].replacement())
+            else {
+                continue;
+            };
+            let drive = replacement.member.drive.as_ref();
+            replacement.note(store(core, drive, &superblock).await);
+        }
+        let roles = self.roles(core);
+        let spares: Vec<_> = self.spares.borrow().iter().map(Spare::clone).collect();
+        for Spare { drive, mut superblock } in spares {
+            self.update(core, &mut superblock, &roles);
+            // A spare holds no data yet: one that can't be written is found out when it is used.
+            let _ = store(core, drive.as_ref(), &superblock).await;
+        }
     }
 
     /// Brings every slot's superblock up to the present state.
@@ -283,25 +349,35 @@ impl Metadata {
         for (slot, superblock) in superblocks.iter_mut().enumerate() {
             let Some(superblock) = superblock else { continue };
             self.update(core, superblock, &roles);
-            if let SlotState::Recovering { upto_bytes } = core.slots[slot].state() {
-                superblock.features = superblock.features.with(Features::RECOVERY_OFFSET);
-                superblock.recovery_offset_or_journal_tail = upto_bytes / SECTOR_BYTES;
-            } else {
-                superblock.features = superblock.features.without(Features::RECOVERY_OFFSET);
-                superblock.recovery_offset_or_journal_tail = 0;
-            }
+            let recovering = matches!(core.slots[slot].state(), SlotState::Recovering { .. });
+            set_recovered(superblock, recovering.then(|| core.slots[slot].durable_bytes()));
             let lists = core.slots[slot].member().is_some_and(|member| member.bad.logged());
+            superblock.features = superblock.features.without(Features::REPLACEMENT);
             superblock.features = match lists {
                 true => superblock.features.with(Features::BAD_BLOCKS),
                 false => superblock.features.without(Features::BAD_BLOCKS),
             };
+        }
+        let mut replacements = self.replacements.borrow_mut();
+        for (slot, superblock) in replacements.iter_mut().enumerate() {
+            let (Some(superblock), Some(replacement)) =
+                (superblock, core.slots[slot].replacement())
+            else {
+                continue;
+            };
+            self.update(core, superblock, &roles);
+            set_recovered(superblock, Some(replacement.durable_bytes.get()));
+            superblock.features = superblock.features.with(Features::REPLACEMENT);
         }
     }
 
     /// The role table: as md writes it, a device number nobody vouches for is faulty.
     fn roles(&self, core: &Core) -> Vec<Role> {
         let superblocks = self.superblocks.borrow();
-        let devices = superblocks.iter().flatten().chain(self.spares.iter().map(|s| &s.superblock));
+        let replacements = self.replacements.borrow();
+        let spares = self.spares.borrow();
+        let devices = superblocks.iter().chain(replacements.iter()).flatten();
+        let devices = devices.chain(spares.iter().map(|spare| &spare.superblock));
         let entries = |superblock: &Superblock| {
             superblock.roles.len().max(superblock.dev_number as usize + 1)
         };
@@ -313,7 +389,13 @@ impl Metadata {
                 roles[superblock.dev_number as usize] = Role::Slot(slot as u16);
             }
         }
-        for spare in &self.spares {
+        for (slot, superblock) in replacements.iter().enumerate() {
+            let Some(superblock) = superblock else { continue };
+            if core.slots[slot].replacement().is_some() {
+                roles[superblock.dev_number as usize] = Role::Slot(slot as u16);
+            }
+        }
+        for spare in spares.iter() {
             roles[spare.superblock.dev_number as usize] = Role::Spare;
         }
         roles
@@ -333,6 +415,16 @@ impl Metadata {
             };
         }
     }
+}
+
+/// Says how far a member's content goes; `None`: everywhere.
+fn set_recovered(superblock: &mut Superblock, upto_bytes: Option<u64>) {
+    let features = superblock.features;
+    superblock.features = match upto_bytes {
+        Some(_) => features.with(Features::RECOVERY_OFFSET),
+        None => features.without(Features::RECOVERY_OFFSET),
+    };
+    superblock.recovery_offset_or_journal_tail = upto_bytes.unwrap_or(0) / SECTOR_BYTES;
 }
 
 /// Writes a superblock to its place, durably.

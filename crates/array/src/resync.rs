@@ -12,6 +12,7 @@ use world::{BufMut, ReadBufs, join_all};
 
 use crate::batch::{ReadBatch, WriteBatch};
 use crate::core::Core;
+use crate::due;
 use crate::job::{Pass, WINDOW_BYTES, Watch, Window};
 use crate::job_status::{JobEnd, JobKind};
 use crate::lock::Mode;
@@ -57,8 +58,8 @@ impl Pass for Resync {
         needed.start / chunk * chunk..needed.end.div_ceil(chunk).saturating_mul(chunk)
     }
 
-    fn over(&self, _core: &Core) -> Option<JobEnd> {
-        None
+    fn over(&self, core: &Core) -> Option<JobEnd> {
+        due::makes_way(core, JobKind::Resync).then_some(JobEnd::Stopped)
     }
 
     async fn window(&self, core: &Core, range: Range<u64>) -> Result<Window, DriveError> {

@@ -37,10 +37,42 @@ pub(crate) struct Member {
     pub(crate) write_mostly: bool,
 }
 
+/// A drive that is to take over from the member of a slot, which goes on serving: it gets every
+/// write, and nothing is read from it.
+pub(crate) struct Replacement {
+    pub(crate) member: Rc<Member>,
+    /// It holds everything below this offset of its data area.
+    pub(crate) upto_bytes: Cell<u64>,
+    /// How much of that survives a power cut.
+    pub(crate) durable_bytes: Cell<u64>,
+    /// A write to it failed: it must not be relied on any more.
+    failed: RefCell<Option<DriveError>>,
+}
+
+impl Replacement {
+    pub(crate) fn new(member: Member, upto_bytes: u64) -> Self {
+        Replacement {
+            member: Rc::new(member),
+            upto_bytes: Cell::new(upto_bytes),
+            durable_bytes: Cell::new(upto_bytes),
+            failed: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn note(&self, result: Result<(), DriveError>) {
+        if let Err(error) = result {
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+    }
+}
+
 /// A place in the array: the member in it, and what that is good for.
 pub(crate) struct Slot {
     member: RefCell<Option<Rc<Member>>>,
     state: Cell<SlotState>,
+    replacement: RefCell<Option<Rc<Replacement>>>,
+    /// How much of a recovering member's content survives a power cut.
+    durable_bytes: Cell<u64>,
     /// Only counted where there are copies to choose from.
     mirrored: bool,
     reads_in_flight: Rc<Cell<u32>>,
@@ -58,6 +90,11 @@ impl Slot {
         Slot {
             member: RefCell::new(member.map(Rc::new)),
             state: Cell::new(state),
+            replacement: RefCell::default(),
+            durable_bytes: Cell::new(match state {
+                SlotState::Recovering { upto_bytes } => upto_bytes,
+                _ => 0,
+            }),
             mirrored,
             reads_in_flight: Rc::default(),
             read_end: Cell::new(u64::MAX),
@@ -89,6 +126,43 @@ impl Slot {
 
     pub(crate) fn set_state(&self, state: SlotState) {
         self.state.set(state);
+    }
+
+    /// Puts a member in that holds what is below `upto_bytes`.
+    pub(crate) fn put(&self, member: Rc<Member>, upto_bytes: u64) {
+        *self.member.borrow_mut() = Some(member);
+        self.state.set(SlotState::Recovering { upto_bytes });
+        self.durable_bytes.set(upto_bytes);
+    }
+
+    /// Nobody is in the slot any more.
+    pub(crate) fn clear(&self) {
+        *self.member.borrow_mut() = None;
+        self.state.set(SlotState::Missing);
+    }
+
+    /// How far a recovering member's content survives a power cut: what its superblock may say.
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.get()
+    }
+
+    pub(crate) fn set_durable_bytes(&self, bytes: u64) {
+        self.durable_bytes.set(bytes);
+    }
+
+    pub(crate) fn replacement(&self) -> Option<Rc<Replacement>> {
+        self.replacement.borrow().clone()
+    }
+
+    pub(crate) fn set_replacement(&self, replacement: Option<Replacement>) {
+        *self.replacement.borrow_mut() = replacement.map(Rc::new);
+    }
+
+    /// Takes out a replacement that has failed, and gives what it did.
+    pub(crate) fn take_failed_replacement(&self) -> Option<DriveError> {
+        let error = self.replacement()?.failed.take()?;
+        *self.replacement.borrow_mut() = None;
+        Some(error)
     }
 
     /// Whether the range holds the array's data.
@@ -138,7 +212,16 @@ impl Slot {
         buffers: WriteBufs,
         durability: Durability,
     ) -> Io<Result<(), DriveError>> {
-        self.present(|member| member.drive.write(member.data_offset + offset, buffers, durability))
+        let Some(replacement) = self.replacement() else {
+            return self.present(|member| {
+                member.drive.write(member.data_offset + offset, buffers, durability)
+            });
+        };
+        let write = |member: &Member| {
+            member.drive.write(member.data_offset + offset, buffers.clone(), durability)
+        };
+        let own = self.present(write);
+        both(own, write(&replacement.member), replacement)
     }
 
     /// Makes a range of the data area zero.
@@ -149,14 +232,33 @@ impl Slot {
         zeroing: Zeroing,
         durability: Durability,
     ) -> Io<Result<(), DriveError>> {
-        self.present(|member| {
+        let zero = |member: &Member| {
             member.drive.write_zeroes(member.data_offset + offset, bytes, zeroing, durability)
-        })
+        };
+        let own = self.present(zero);
+        match self.replacement() {
+            None => own,
+            Some(replacement) => both(own, zero(&replacement.member), replacement),
+        }
     }
 
     fn present<T>(&self, act: impl FnOnce(&Member) -> T) -> T {
         self.with_member(act).expect("only members that are there are read and written")
     }
+}
+
+/// A change of a member and of its replacement, whose error is only noted.
+fn both(
+    own: Io<Result<(), DriveError>>,
+    copy: Io<Result<(), DriveError>>,
+    replacement: Rc<Replacement>,
+) -> Io<Result<(), DriveError>> {
+    Io::later(async move {
+        let mut results = world::join_all([own, copy]).await.into_iter();
+        let own = results.next().expect("one result for each change");
+        results.for_each(|result| replacement.note(result));
+        own
+    })
 }
 
 /// Counts down when the operation ends, or is dropped.

@@ -95,6 +95,8 @@ pub struct SlotStatus {
     pub drive: Option<String>,
     /// What it is good for.
     pub state: SlotState,
+    /// The drive that is to replace its member, while it is filled.
+    pub replacement: Option<String>,
     /// Bytes its bad-block log lists as unreadable.
     pub bad_bytes: u64,
     /// Reads it could not answer since the array was opened.
@@ -159,6 +161,9 @@ impl Status {
         let slots = core.slots.iter().zip(read_errors).map(|(slot, read_errors)| SlotStatus {
             drive: slot.member().map(|member| member.drive.facts().name.to_string()),
             state: slot.state(),
+            replacement: slot
+                .replacement()
+                .map(|replacement| replacement.member.drive.facts().name.to_string()),
             bad_bytes: bad(slot),
             read_errors,
         });

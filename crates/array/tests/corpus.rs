@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use array::{Array, AssembleError, OpenMode, Scan};
+use array::{Array, AssembleError, Health, JobEnd, OpenMode, Scan};
 use drive::{Drive, Durability, MemoryDrive};
 use format::md::{Level, Verdict};
 use sha2::{Digest, Sha256};
@@ -223,4 +223,37 @@ fn every_set_reads_as_recorded_with_every_loss_it_survives() {
         readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     println!("{} sets, {read_sets} readings", sets.len());
+}
+
+/// What md left half done is gone on with where it stood, and then holds what is recorded, with
+/// every loss the level survives.
+#[test]
+fn half_done_recoveries_are_completed_to_the_recorded_content() {
+    let half = ["recovery", "resync", "replace"];
+    let mut sets = sets("half_done");
+    sets.retain(|set| half.contains(&set.entry.state.as_str()));
+    for Set { folder, entry } in sets {
+        let world = World::virtual_time(0);
+        let name = entry.name.clone();
+        let set = Set { folder, entry };
+        let drives = unpack(&world, &set);
+        let scan = world.block_on(Scan::of(world.pool(), drives.clone()));
+        let mode = OpenMode { read_only: false, ..MODE };
+        let array = world.block_on(scan.open(&world, &scan.assemblies[0], mode)).unwrap();
+        world.block_on(array.background_done());
+        let status = array.status();
+        let job = status.last_job.unwrap_or_else(|| panic!("{name}: nothing was done"));
+        assert_eq!(job.end, Some(JobEnd::Done), "{name}");
+        assert_eq!(status.health, Health::Healthy, "{name}");
+        let members: Vec<_> = status.slots.iter().map(|slot| slot.drive.clone().unwrap()).collect();
+        world.block_on(array.stop()).unwrap();
+        let named = |drive: &&Rc<dyn Drive>| members.contains(&drive.facts().name.to_string());
+        let members: Vec<_> = drives.iter().filter(named).cloned().collect();
+        for lost in 0..members.len() {
+            let left = members.iter().enumerate().filter(|(index, _)| *index != lost);
+            let left: Vec<_> = left.map(|(_, drive)| Rc::clone(drive)).collect();
+            read(&world, &left, &name, &set.entry.content[0]);
+        }
+        println!("{name}: {} went from half to whole", job.kind.word());
+    }
 }

@@ -73,6 +73,40 @@ fn a_resync_has_the_speed_of_the_slowest_drive() {
     }
 }
 
+/// A rebuild reads the others and writes the new member, a replace reads the outgoing one.
+#[test]
+fn a_rebuild_and_a_replace_have_the_speed_of_the_slowest_drive() {
+    let levels = [(Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid1, 2), (Level::Raid10, 4)];
+    for (level, count) in levels {
+        for replace in [false, true] {
+            let world = World::virtual_time(8);
+            let drives = drives(&world, count, 130 * MIB, 9);
+            let new = Rated::new(&world, "new", 130 * MIB, 50 * MIB);
+            world.block_on(async {
+                let array = create(&world, level, &drives, true).await;
+                if replace {
+                    array.replace_member(1, new).await.unwrap();
+                } else {
+                    array.fail_member(1).await.unwrap();
+                    array.add_member(new).await.unwrap();
+                }
+                let started_ns = world.now_ns();
+                world.sleep(Duration::from_secs(1)).await;
+                let job = array.status().job.unwrap();
+                let slowest = Limiter::SlowestDrive(Some("new".to_owned()));
+                assert_eq!((job.slot, job.limiter), (Some(1), slowest), "{level:?}");
+                array.background_done().await;
+                let seconds = (world.now_ns() - started_ns) as f64 / 1e9;
+                let last = array.status().last_job.unwrap();
+                let rate = last.end_bytes as f64 / seconds / MIB as f64;
+                assert!(rate >= 45.0, "{level:?}, replace {replace}: {rate} MiB/s");
+                assert_eq!(last.end, Some(JobEnd::Done));
+            });
+            world.end();
+        }
+    }
+}
+
 #[test]
 fn a_resync_stops_at_a_window_and_goes_on_there() {
     let world = World::virtual_time(6);
