@@ -33,6 +33,8 @@ pub enum Name {
     Nbd,
     /// What the engine adds to a read of a memory drive
     Overhead,
+    /// Resync and rebuild beside simply reading the same memory drives
+    Passes,
 }
 
 /// Runs the named comparisons, all of them without a name.
@@ -46,6 +48,7 @@ pub fn run(names: &[Name], seconds: u64) -> Result<()> {
             Name::Reads => reads(seconds)?,
             Name::Nbd => nbd::run(seconds, ROUNDS)?,
             Name::Overhead => overhead()?,
+            Name::Passes => passes()?,
         }
     }
     Ok(())
@@ -61,6 +64,10 @@ fn heading(name: Name) -> &'static str {
         Name::Nbd => "NBD from memory beside nbdkit (goal: at least 1.0 times its rate)",
         Name::Overhead => {
             "4 KiB reads through an array beside the bare drive (goal: under 1000 ns)"
+        }
+        Name::Passes => {
+            "background passes over memory drives beside reading them on one core (goal: at least \
+             0.80 of its rate)"
         }
     }
 }
@@ -99,6 +106,27 @@ fn overhead() -> Result<()> {
         let added = figures["added_ns_per_read"].as_f64().context("a figure")?;
         let (case, total) = (figures["case"].as_str().unwrap_or("?"), &figures["ns_per_read"]);
         println!("{case:<12} {total:>8} ns, adds {added:7.1} ns  {}", verdict(added < 1000.0));
+    }
+    Ok(())
+}
+
+fn passes() -> Result<()> {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--release", "--package", "array", "--example", "passes"]);
+    for line in output(&mut command)?.lines() {
+        let figures: serde_json::Value = serde_json::from_str(line).context("a line of figures")?;
+        let rate = |name: &str| figures[name].as_f64().context("a rate");
+        let (pass, read) = (rate("member_bytes_per_second")?, rate("read_bytes_per_second")?);
+        let (case, limiter) = (figures["case"].as_str(), figures["limiter"].as_str());
+        println!(
+            "{:<14} {:>6.0} MiB/s of each member, reading {:>6.0}, {:4.2} times, limited by {}  {}",
+            case.unwrap_or("?"),
+            pass / 1_048_576.0,
+            read / 1_048_576.0,
+            pass / read,
+            limiter.unwrap_or("?"),
+            verdict(pass / read >= 0.8)
+        );
     }
     Ok(())
 }
