@@ -17,6 +17,7 @@ use format::md::{
 use world::{Semaphore, WriteBufs};
 
 use crate::core::Core;
+use crate::slot::Member;
 
 /// Ranges of a member (from its start, in bytes) that are apart from each other: start to end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,24 +140,7 @@ pub(crate) async fn record(core: &Core, slot: usize) {
     let Some(member) = core.slots[slot].member() else { return };
     let bad = &member.bad;
     let _turn = bad.turn.acquire(1).await;
-    let error = |offset, bytes, source: BadBlocksError| DriveError {
-        kind: ErrorKind::Full,
-        operation: Operation::Write,
-        offset,
-        bytes,
-        drive: member.drive.facts().name.clone(),
-        source: Some(Rc::new(io::Error::other(source))),
-    };
-    let stored = match &bad.place {
-        None => Err(error(0, 0, BadBlocksError::Full { room: 0, needed: 1 })),
-        Some(place) => match bad.build(place) {
-            Err(full) => Err(error(place.range.start, place.range.length, full)),
-            Ok(log) => {
-                let buffers = WriteBufs::from_iter([core.world.pool().copy_of(&log)]);
-                member.drive.write(place.range.start, buffers, Durability::Durable).await
-            }
-        },
-    };
+    let stored = store(core, &member).await;
     match stored {
         Ok(()) => {
             let listed = bad.total_bytes() > 0;
@@ -170,6 +154,41 @@ pub(crate) async fn record(core: &Core, slot: usize) {
         Err(error) => {
             let _ = core.fail_members(vec![(slot, error)]).await;
         }
+    }
+}
+
+/// Writes the log of a drive that is to replace a member. Its superblock says so with the next
+/// event; nothing is read from it before.
+///
+/// # Errors
+/// The drive has no room for it, or can't be written: it must not take over.
+pub(crate) async fn record_replacement(core: &Core, member: &Member) -> Result<(), DriveError> {
+    let _turn = member.bad.turn.acquire(1).await;
+    store(core, member).await?;
+    member.bad.logged.set(member.bad.total_bytes() > 0);
+    Ok(())
+}
+
+/// Writes a member's log, durably.
+async fn store(core: &Core, member: &Member) -> Result<(), DriveError> {
+    let bad = &member.bad;
+    let error = |offset, bytes, source: BadBlocksError| DriveError {
+        kind: ErrorKind::Full,
+        operation: Operation::Write,
+        offset,
+        bytes,
+        drive: member.drive.facts().name.clone(),
+        source: Some(Rc::new(io::Error::other(source))),
+    };
+    match &bad.place {
+        None => Err(error(0, 0, BadBlocksError::Full { room: 0, needed: 1 })),
+        Some(place) => match bad.build(place) {
+            Err(full) => Err(error(place.range.start, place.range.length, full)),
+            Ok(log) => {
+                let buffers = WriteBufs::from_iter([core.world.pool().copy_of(&log)]);
+                member.drive.write(place.range.start, buffers, Durability::Durable).await
+            }
+        },
     }
 }
 

@@ -352,11 +352,8 @@ impl Metadata {
             let recovering = matches!(core.slots[slot].state(), SlotState::Recovering { .. });
             set_recovered(superblock, recovering.then(|| core.slots[slot].durable_bytes()));
             let lists = core.slots[slot].member().is_some_and(|member| member.bad.logged());
+            set_lists(superblock, lists);
             superblock.features = superblock.features.without(Features::REPLACEMENT);
-            superblock.features = match lists {
-                true => superblock.features.with(Features::BAD_BLOCKS),
-                false => superblock.features.without(Features::BAD_BLOCKS),
-            };
         }
         let mut replacements = self.replacements.borrow_mut();
         for (slot, superblock) in replacements.iter_mut().enumerate() {
@@ -367,6 +364,7 @@ impl Metadata {
             };
             self.update(core, superblock, &roles);
             set_recovered(superblock, Some(replacement.durable_bytes.get()));
+            set_lists(superblock, replacement.member.bad.logged());
             superblock.features = superblock.features.with(Features::REPLACEMENT);
         }
     }
@@ -425,6 +423,14 @@ fn set_recovered(superblock: &mut Superblock, upto_bytes: Option<u64>) {
         None => features.without(Features::RECOVERY_OFFSET),
     };
     superblock.recovery_offset_or_journal_tail = upto_bytes.unwrap_or(0) / SECTOR_BYTES;
+}
+
+/// Says whether a member's bad-block log is in use.
+fn set_lists(superblock: &mut Superblock, lists: bool) {
+    superblock.features = match lists {
+        true => superblock.features.with(Features::BAD_BLOCKS),
+        false => superblock.features.without(Features::BAD_BLOCKS),
+    };
 }
 
 /// Writes a superblock to its place, durably.

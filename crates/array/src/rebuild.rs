@@ -101,10 +101,15 @@ impl Fill {
                 member.bad.add(member.data_offset + offset, bytes);
             }
         }
-        // A replacement's log is written when it takes over: it is not read before.
         let slots: BTreeSet<usize> = stuck.iter().map(|stuck| stuck.slot).collect();
-        for slot in slots.into_iter().filter(|_| !self.own_serves()) {
-            bad_blocks::record(core, slot).await;
+        for slot in slots {
+            match core.slots[slot].replacement().filter(|_| self.own_serves()) {
+                None => bad_blocks::record(core, slot).await,
+                Some(replacement) => {
+                    let member = &replacement.member;
+                    replacement.note(bad_blocks::record_replacement(core, member).await);
+                }
+            }
         }
     }
 
@@ -260,9 +265,6 @@ impl Pass for Fill {
                         state.put(replacement.member.clone(), upto);
                         state.set_state(SlotState::InSync);
                         core.promoted(slot);
-                        if replacement.member.bad.total_bytes() > 0 {
-                            bad_blocks::record(core, slot).await;
-                        }
                     }
                 }
                 _ => {

@@ -290,7 +290,7 @@ fn c14_bad_stripes_are_listed_and_end_no_job() {
                 control.spoil(data_offset + stripe * chunk, 512);
             }
         }
-        array.replace_member(1, new).await.unwrap();
+        array.replace_member(1, Rc::clone(&new)).await.unwrap();
         array.background_done().await;
         let status = array.status();
         let job = status.last_job.unwrap();
@@ -305,6 +305,14 @@ fn c14_bad_stripes_are_listed_and_end_no_job() {
         let buffers = [world.pool().take(512)].into_iter().collect();
         assert!(array.read(expected[0], buffers).await.result.is_err());
         twin.check(expected[0] + 4096, 4096).await;
+        // Nor is it after a restart, whose log says so.
+        array.stop().await.unwrap();
+        let drives = [vec![members[0].clone(), new], members[2..].to_vec()].concat();
+        let scan = Scan::of(world.pool(), drives).await;
+        let array = scan.open(&world, &scan.assemblies[0], MODE).await.unwrap();
+        assert_ne!(array.status().health, Health::Healthy);
+        let buffers = [world.pool().take(512)].into_iter().collect();
+        assert!(array.read(expected[0], buffers).await.result.is_err());
     });
     world.end();
 }
