@@ -7,7 +7,7 @@
 //! | blocks of 4 KiB | what |
 //! | --- | --- |
 //! | 1, 2 | header of the checksums, two slots ([`checksums`]) |
-//! | 3, 4 | kept free for what jobs remember |
+//! | 3, 4 | what the last scrub found, two slots ([`scrub`]) |
 //! | 5 … | pages of checksums, the first one lowest |
 //!
 //! Nothing here is needed to read the data: each area carries the identity of its set and member
@@ -15,5 +15,6 @@
 
 pub mod checksums;
 mod room;
+pub mod scrub;
 
-pub use room::{AREA_BLOCK_BYTES, SumsArea, free_before_data, sums_room_bytes};
+pub use room::{AREA_BLOCK_BYTES, SumsArea, free_before_data, scrub_offsets, sums_room_bytes};

@@ -54,6 +54,17 @@ pub fn free_before_data(superblock: &Superblock) -> Option<Range<u64>> {
     (end <= data).then_some(end..data)
 }
 
+/// Where the two slots of what a scrub found lie on a member; `None` where md's areas leave too
+/// little room.
+#[must_use]
+pub fn scrub_offsets(superblock: &Superblock) -> Option<[u64; 2]> {
+    let free = free_before_data(superblock)?;
+    let room = FIXED_BLOCKS * AREA_BLOCK_BYTES;
+    let fits = free.end - free.start >= room && free.end.is_multiple_of(AREA_BLOCK_BYTES);
+    let first = free.end.checked_sub(room)?;
+    fits.then_some([first, first + AREA_BLOCK_BYTES])
+}
+
 /// The checksum area of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumsArea {
