@@ -7,6 +7,7 @@ use std::time::Duration;
 use drive::{
     Discarded, Drive, DriveError, Durability, Facts, Io, Operation, ReadDone, Zeroing, check_range,
 };
+use format::own::scrub::ScrubKind;
 use geometry::Geometry;
 use world::{ReadBufs, WriteBufs, total_bytes};
 
@@ -15,9 +16,11 @@ use crate::core::Core;
 use crate::due;
 use crate::job::Jobs;
 use crate::lock::Mode;
+use crate::mismatch::{self, Candidate, Mismatch};
 use crate::pace::JobPolicy;
 use crate::policy::Policy;
 use crate::read;
+use crate::scrub::{self, ScrubRefused};
 use crate::status::Status;
 use crate::stripe;
 
@@ -60,6 +63,47 @@ impl Array {
     /// What background work may take from clients from now on.
     pub fn set_job_policy(&self, policy: JobPolicy) {
         self.0.jobs.set_policy(policy);
+    }
+
+    /// Starts to compare all copies, or data and parity, from the start of the array; nothing is
+    /// changed but sectors that can't be read, which are rewritten where redundancy knows what
+    /// they hold. What is found is in the status; it goes on where it was after a restart.
+    ///
+    /// # Errors
+    /// [`ScrubRefused`]: why there is none.
+    pub fn start_check(&self) -> Result<(), ScrubRefused> {
+        self.start_scrub(ScrubKind::Check)
+    }
+
+    /// As [`Array::start_check`], and mends what is known to be wrong. Where nobody can know, the
+    /// data is believed if `trust_data` says so (of copies the first one), as md does; else
+    /// nothing is changed there.
+    ///
+    /// # Errors
+    /// [`ScrubRefused`]: why there is none.
+    pub fn start_repair(&self, trust_data: bool) -> Result<(), ScrubRefused> {
+        self.start_scrub(match trust_data {
+            false => ScrubKind::Repair,
+            true => ScrubKind::RepairTrustingData,
+        })
+    }
+
+    fn start_scrub(&self, kind: ScrubKind) -> Result<(), ScrubRefused> {
+        scrub::ask(&self.0, kind)?;
+        due::wake(&self.0);
+        Ok(())
+    }
+
+    /// Ends a check or repair for good at its next window; what was found stays known. Gives
+    /// whether there was one.
+    pub fn stop_scrub(&self) -> bool {
+        self.0.scrub.cancel()
+    }
+
+    /// Every content that a mismatch of [`Status::scrub`] leaves to choose from: what each member
+    /// holds now, and what the others say it should hold.
+    pub async fn candidates(&self, mismatch: &Mismatch) -> Vec<Candidate> {
+        mismatch::candidates(&self.0, mismatch).await
     }
 
     /// The array's state, whole.

@@ -10,8 +10,9 @@ use std::rc::{Rc, Weak};
 use drive::{DriveError, Facts};
 use format::md::{
     ArrayState, Assembly, BadBlocksError, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync,
-    Verdict, Version,
+    Uuid, Verdict, Version,
 };
+use format::own::scrub_offsets;
 use geometry::{Geometry, GeometryError, Shape};
 use world::{Gate, World};
 
@@ -24,6 +25,7 @@ use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::{Metadata, Spare};
 use crate::replay;
+use crate::scrub::{self, ScrubPost};
 use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
 
@@ -134,6 +136,7 @@ impl Scan {
         if mode.read_only {
             replay::replay(world, self, assembly, &geometry, &mut members).await?;
         }
+        let scrub = self.scrub_post(world, assembly, view.set_uuid, mode).await;
         let facts = facts_of(view, &geometry, &members, mode.read_only);
         let mirrored = geometry.copies() > 1;
         let slots = members.into_iter().map(|member| match member {
@@ -163,6 +166,8 @@ impl Scan {
             mending: Gate::default(),
             policy: RefCell::default(),
             pool: RefCell::default(),
+            scrub,
+            set_uuid: view.set_uuid,
             unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),
@@ -275,6 +280,26 @@ impl Scan {
             bitmap.distrust();
         }
         Ok(Some(bitmap))
+    }
+
+    /// What the members remember of the last scrub.
+    async fn scrub_post(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        set_uuid: Uuid,
+        mode: OpenMode,
+    ) -> ScrubPost {
+        let room = |candidate: &Option<usize>| {
+            self.superblocks[(*candidate)?].as_ref().and_then(scrub_offsets)
+        };
+        let rooms: Vec<Option<[u64; 2]>> = assembly.slots.iter().map(room).collect();
+        let members = assembly.slots.iter().zip(&rooms).filter_map(|(candidate, room)| {
+            let drive = self.drives[self.candidates[(*candidate)?].drive].as_ref();
+            Some((drive, (*room)?))
+        });
+        let record = scrub::load(world.pool(), set_uuid, members).await;
+        ScrubPost::new(record, rooms, !mode.read_only)
     }
 
     fn metadata(&self, world: &World, assembly: &Assembly, mode: OpenMode) -> Metadata {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use drive::{DriveError, ErrorKind, Facts, Operation};
+use format::md::Uuid;
 use geometry::Geometry;
 use world::{Gate, World, join_all};
 
@@ -15,6 +16,7 @@ use crate::lock::RangeLocks;
 use crate::members::SparePool;
 use crate::metadata::Metadata;
 use crate::policy::Policy;
+use crate::scrub::ScrubPost;
 use crate::slot::{Slot, SlotState};
 use crate::stripe::Gather;
 
@@ -24,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) this: Weak<Core>,
     pub(crate) world: World,
     pub(crate) facts: Facts,
+    pub(crate) set_uuid: Uuid,
     pub(crate) geometry: Geometry,
     pub(crate) slots: Vec<Slot>,
     /// Stripes for parity levels, array bytes for the others.
@@ -48,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) jobs: Jobs,
     /// Spares of all arrays, where there are such.
     pub(crate) pool: RefCell<Option<SparePool>>,
+    /// The scrub asked for or under way, or else the last.
+    pub(crate) scrub: ScrubPost,
     /// The array is being stopped: nothing new begins.
     pub(crate) stopping: Cell<bool>,
     /// Tasks that mend what could not be read.

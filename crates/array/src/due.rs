@@ -8,6 +8,7 @@ use crate::job_status::{JobEnd, JobKind};
 use crate::members;
 use crate::rebuild::Fill;
 use crate::resync::Resync;
+use crate::scrub;
 use crate::slot::SlotState;
 
 /// Work that is due.
@@ -16,12 +17,21 @@ enum Due {
     Engage(usize),
     Fill(Fill),
     Resync,
+    Scrub,
 }
 
-/// The most urgent work there is. As md does it, redundancy that is missing comes before
-/// redundancy that may not agree.
-fn due(core: &Core) -> Option<Due> {
-    if core.stopping.get() || core.jobs.held.get() || !core.metadata.writable() {
+/// The most urgent work there is: first what makes redundancy whole, unless that has `failed`.
+fn due(core: &Core, failed: bool) -> Option<Due> {
+    if core.stopping.get() || core.jobs.held.get() {
+        return None;
+    }
+    let restoring = if failed { None } else { restoring(core) };
+    restoring.or_else(|| core.scrub.due().then_some(Due::Scrub))
+}
+
+/// What makes redundancy whole. As md does it, what is missing comes before what may not agree.
+fn restoring(core: &Core) -> Option<Due> {
+    if !core.metadata.writable() {
         return None;
     }
     let slots = || core.slots.iter().enumerate();
@@ -44,35 +54,42 @@ fn due(core: &Core) -> Option<Due> {
 
 /// Whether something more urgent than this waits: then a pass makes way for it.
 pub(crate) fn makes_way(core: &Core, kind: JobKind) -> bool {
-    match due(core) {
+    if core.stopping.get() || core.jobs.held.get() {
+        return false;
+    }
+    match restoring(core) {
         Some(Due::Engage(_)) => true,
         Some(Due::Fill(Fill::Rebuild(_))) => kind != JobKind::Rebuild,
         Some(Due::Fill(Fill::Replace(_))) => !matches!(kind, JobKind::Rebuild | JobKind::Replace),
         Some(Due::Resync) => !matches!(kind, JobKind::Rebuild | JobKind::Replace | JobKind::Resync),
-        None => false,
+        Some(Due::Scrub) | None => false,
     }
 }
 
 /// Sees to it that what is due is done: to be called whenever something may have become due. A job
 /// that failed is tried again when this is called the next time.
 pub(crate) fn wake(core: &Rc<Core>) {
-    if core.jobs.busy.inside() > 0 || due(core).is_none() {
+    if core.jobs.busy.inside() > 0 || due(core, false).is_none() {
         return;
     }
     core.jobs.busy.enter();
     let owner = Rc::clone(core);
     core.world.spawn(async move {
-        while let Some(due) = due(&owner) {
+        let mut failed = false;
+        while let Some(due) = due(&owner, failed) {
             let end = match due {
                 Due::Engage(slot) => members::engage(&owner, slot).await,
                 Due::Fill(fill) => job::run(&owner, fill).await,
                 Due::Resync => job::run(&owner, Resync).await,
+                // One that fails is not due any more.
+                Due::Scrub => {
+                    scrub::run(&owner).await;
+                    continue;
+                }
             };
             // A member that failed while it was filled is no reason to leave the others alone.
             let engaged = owner.jobs.last().is_some_and(|job| job.kind == JobKind::Rebuild);
-            if matches!(end, JobEnd::Failed { .. }) && !engaged {
-                break;
-            }
+            failed = matches!(end, JobEnd::Failed { .. }) && !engaged;
         }
         owner.jobs.busy.leave();
     });

@@ -19,6 +19,7 @@
 //! | `resync` | the pass that makes copies and parity agree |
 //! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
 //! | `members` | members that come, go and are replaced; spares |
+//! | `scrub`, `mismatch` | the pass that compares them, and what it found |
 //!
 //! It knows neither files nor threads nor the time of day: drives and a [`World`](world::World)
 //! come in, so it runs unchanged on modelled drives in virtual time. What to do is decided by pure
@@ -47,6 +48,7 @@ mod lock;
 mod members;
 mod mend;
 mod metadata;
+mod mismatch;
 mod pace;
 mod plan;
 mod policy;
@@ -54,6 +56,7 @@ mod read;
 mod rebuild;
 mod replay;
 mod resync;
+mod scrub;
 mod slot;
 mod split;
 mod status;
@@ -70,7 +73,9 @@ pub use examine::{
 pub use job_status::{JobEnd, JobKind, JobStatus, Limiter, Loss};
 pub use members::{MemberError, SparePool};
 pub use metadata::Failure;
+pub use mismatch::{Candidate, Holds, Involved, Mismatch, ScrubStatus};
 pub use pace::JobPolicy;
 pub use policy::Policy;
+pub use scrub::{FindingKind, Outcome, ScrubCounts, ScrubKind, ScrubRefused, ScrubState};
 pub use slot::SlotState;
 pub use status::{Health, SlotStatus, Status};

@@ -399,10 +399,15 @@ impl Metadata {
         roles
     }
 
+    /// Seconds since 1970 now; since the world began for an array that is only read.
+    pub(crate) fn now_seconds(&self, core: &Core) -> u64 {
+        self.epoch_seconds + core.world.now_ns() / 1_000_000_000
+    }
+
     fn update(&self, core: &Core, superblock: &mut Superblock, roles: &[Role]) {
         superblock.events = self.events.get();
         superblock.roles = roles.to_vec();
-        let seconds = self.epoch_seconds + core.world.now_ns() / 1_000_000_000;
+        let seconds = self.now_seconds(core);
         // No microseconds, although there is a field for them: md takes all 64 bits for seconds.
         superblock.updated = Timestamp::new(seconds, 0);
         if core.redundant() {

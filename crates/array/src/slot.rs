@@ -167,13 +167,18 @@ impl Slot {
 
     /// Whether the range holds the array's data.
     pub(crate) fn readable(&self, offset: u64, bytes: u64) -> bool {
+        let good = |member: &Member| !member.bad.overlaps(member.data_offset + offset, bytes);
+        self.holds(offset, bytes) && self.with_member(good).unwrap_or(false)
+    }
+
+    /// Whether a member is there that holds the range, unless it can't be read.
+    pub(crate) fn holds(&self, offset: u64, bytes: u64) -> bool {
         let valid = match self.state.get() {
             SlotState::InSync => true,
             SlotState::Recovering { upto_bytes } => offset + bytes <= upto_bytes,
             SlotState::Missing | SlotState::Faulty => false,
         };
-        let good = |member: &Member| !member.bad.overlaps(member.data_offset + offset, bytes);
-        valid && self.with_member(good).unwrap_or(false)
+        valid && self.member.borrow().is_some()
     }
 
     /// Whether writes go to the member.

@@ -4,6 +4,7 @@ use crate::bitmap::BitmapStatus;
 use crate::core::Core;
 use crate::job_status::{JobEnd, JobKind, JobStatus};
 use crate::metadata::Failure;
+use crate::mismatch::ScrubStatus;
 use crate::slot::{Slot, SlotState};
 
 /// How the array as a whole is: the worst of what is true of it.
@@ -16,7 +17,8 @@ pub enum Health {
     /// ... and copies and parity are being compared.
     Checking,
     /// All members and all data are there, and somewhere it takes fewer losses than the level
-    /// promises to lose some: stripes a resync had to leave, blocks that can't be read.
+    /// promises to lose some: stripes a resync had to leave, blocks that can't be read,
+    /// mismatches that a scrub found and nobody has mended.
     UnderProtected,
     /// All data is there and copies or parity are still to be made to agree.
     Resyncing,
@@ -63,6 +65,7 @@ impl Health {
             | Signs { synced: false, given_up: false, .. } => Health::Resyncing,
             Signs { synced: false, .. }
             | Signs { unsynced_stripes: 1.., .. }
+            | Signs { mismatched_bytes: 1.., .. }
             | Signs { bad_bytes: 1.., .. } => Health::UnderProtected,
             Signs { job: Some(JobKind::Check | JobKind::Repair), .. } => Health::Checking,
             Signs { read_only: true, .. } => Health::ReadOnly,
@@ -84,6 +87,8 @@ struct Signs {
     unsynced_stripes: u64,
     bad_bytes: u64,
     lost_bytes: u64,
+    /// Found by the last scrub, and left as they are.
+    mismatched_bytes: u64,
     job: Option<JobKind>,
     read_only: bool,
 }
@@ -132,6 +137,8 @@ pub struct Status {
     pub job: Option<JobStatus>,
     /// The background job that ended last, since the array was opened.
     pub last_job: Option<JobStatus>,
+    /// The last scrub, or the one under way; `None`: there was none, and nothing is known.
+    pub scrub: Option<ScrubStatus>,
     /// Members that failed while it was open.
     pub failures: Vec<Failure>,
 }
@@ -146,6 +153,7 @@ impl Status {
         let failed = |job: &JobStatus| {
             job.kind == JobKind::Resync && matches!(job.end, Some(JobEnd::Failed { .. }))
         };
+        let scrub = ScrubStatus::of(core);
         let health = Health::of(&Signs {
             survives: core.geometry.survives(&missing),
             missing: missing.contains(&true),
@@ -154,6 +162,7 @@ impl Status {
             unsynced_stripes: core.unsynced_stripes.get(),
             bad_bytes: core.slots.iter().map(bad).sum(),
             lost_bytes: core.jobs.lost_bytes(),
+            mismatched_bytes: scrub.as_ref().map_or(0, |scrub| scrub.counts.unmended_bytes),
             job: job.as_ref().map(|job| job.kind),
             read_only: core.facts.read_only,
         });
@@ -180,6 +189,7 @@ impl Status {
             spares: core.metadata.spare_count(),
             job,
             last_job,
+            scrub,
             failures: core.metadata.failures(),
         }
     }
@@ -199,6 +209,7 @@ mod tests {
             unsynced_stripes: 0,
             bad_bytes: 0,
             lost_bytes: 0,
+            mismatched_bytes: 0,
             job: None,
             read_only: false,
         };
@@ -208,6 +219,7 @@ mod tests {
             (Signs { read_only: true, ..fine }, Health::ReadOnly),
             (Signs { job: Some(JobKind::Check), read_only: true, ..fine }, Health::Checking),
             (Signs { unsynced_stripes: 1, ..fine }, Health::UnderProtected),
+            (Signs { mismatched_bytes: 512, ..fine }, Health::UnderProtected),
             (Signs { bad_bytes: 512, read_only: true, ..fine }, Health::UnderProtected),
             (Signs { synced: false, ..fine }, Health::Resyncing),
             (Signs { synced: false, given_up: true, ..fine }, Health::UnderProtected),
