@@ -168,6 +168,8 @@ impl Scan {
             pool: RefCell::default(),
             scrub,
             set_uuid: view.set_uuid,
+            reads_due: Rc::default(),
+            writes_due: Rc::default(),
             unsynced_stripes: Cell::new(0),
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-use drive::{DriveError, Durability, ErrorKind, Operation};
+use drive::{DriveError, Durability, ErrorKind, Io, Operation};
 use format::md::{
     BadBlockPlace, BadBlocksError, ByteRange, SECTOR_BYTES, build_bad_blocks, parse_bad_blocks,
 };
@@ -140,7 +140,13 @@ pub(crate) async fn record(core: &Core, slot: usize) {
     let Some(member) = core.slots[slot].member() else { return };
     let bad = &member.bad;
     let _turn = bad.turn.acquire(1).await;
-    let stored = store(core, &member).await;
+    let stored = match write_of(core, &member) {
+        Err(error) => Err(error),
+        Ok(write) => {
+            let mut failed = core.settle(Operation::Write, vec![(slot, write)]).await;
+            failed.pop().map_or(Ok(()), |(_, error)| Err(error))
+        }
+    };
     match stored {
         Ok(()) => {
             let listed = bad.total_bytes() > 0;
@@ -164,13 +170,13 @@ pub(crate) async fn record(core: &Core, slot: usize) {
 /// The drive has no room for it, or can't be written: it must not take over.
 pub(crate) async fn record_replacement(core: &Core, member: &Member) -> Result<(), DriveError> {
     let _turn = member.bad.turn.acquire(1).await;
-    store(core, member).await?;
+    core.settle_other(member, write_of(core, member)?).await?;
     member.bad.logged.set(member.bad.total_bytes() > 0);
     Ok(())
 }
 
-/// Writes a member's log, durably.
-async fn store(core: &Core, member: &Member) -> Result<(), DriveError> {
+/// The durable write of a member's log.
+fn write_of(core: &Core, member: &Member) -> Result<Io<Result<(), DriveError>>, DriveError> {
     let bad = &member.bad;
     let error = |offset, bytes, source: BadBlocksError| DriveError {
         kind: ErrorKind::Full,
@@ -186,7 +192,7 @@ async fn store(core: &Core, member: &Member) -> Result<(), DriveError> {
             Err(full) => Err(error(place.range.start, place.range.length, full)),
             Ok(log) => {
                 let buffers = WriteBufs::from_iter([core.world.pool().copy_of(&log)]);
-                member.drive.write(place.range.start, buffers, Durability::Durable).await
+                Ok(member.drive.write(place.range.start, buffers, Durability::Durable))
             }
         },
     }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use drive::{DriveError, Durability};
+use drive::{DriveError, Durability, ErrorKind, Operation};
 use smallvec::SmallVec;
 use world::{Buf, BufMut, ReadBufs, WriteBufs, join_all, total_bytes};
 
@@ -18,7 +18,11 @@ struct Part<Key> {
 }
 
 /// Reads to be made at once.
-pub(crate) struct ReadBatch<Key>(Vec<Part<Key>>);
+pub(crate) struct ReadBatch<Key> {
+    parts: Vec<Part<Key>>,
+    /// Nobody else can be asked: members that are late are waited for.
+    patient: bool,
+}
 
 /// What a batch of reads gave.
 pub(crate) struct ReadResults<Key> {
@@ -38,18 +42,24 @@ struct Request<Key> {
 
 impl<Key> ReadBatch<Key> {
     pub(crate) fn new() -> Self {
-        ReadBatch(Vec::new())
+        ReadBatch { parts: Vec::new(), patient: false }
+    }
+
+    /// Waits for late members, if `patient`.
+    pub(crate) fn patient(self, patient: bool) -> Self {
+        ReadBatch { patient, ..self }
     }
 
     pub(crate) fn add(&mut self, slot: usize, offset: u64, buffer: BufMut, key: Key) {
-        self.0.push(Part { slot, offset, buffer, key });
+        self.parts.push(Part { slot, offset, buffer, key });
     }
 
     pub(crate) async fn run(mut self, core: &Core) -> ReadResults<Key> {
-        self.0.sort_by_key(|part| (part.slot, part.offset));
+        let patient = self.patient;
+        self.parts.sort_by_key(|part| (part.slot, part.offset));
         let mut requests: Vec<Request<Key>> = Vec::new();
         let mut end = 0;
-        for Part { slot, offset, buffer, key } in self.0 {
+        for Part { slot, offset, buffer, key } in self.parts {
             let bytes = buffer.len() as u64;
             match requests.last_mut() {
                 Some(last) if last.slot == slot && end == offset => {
@@ -62,14 +72,16 @@ impl<Key> ReadBatch<Key> {
         }
         let mut results = ReadResults { read: Vec::new(), failed: Vec::new() };
         let mut apart = Vec::new();
-        for (request, result) in read_all(requests, core).await {
+        for (request, result) in read_all(requests, core, patient).await {
             match result {
                 // One bad block must not take its neighbours along.
-                Err(_) if request.keys.len() > 1 => apart.extend(request.apart()),
+                Err(error) if request.keys.len() > 1 && error.kind == ErrorKind::Media => {
+                    apart.extend(request.apart())
+                }
                 result => results.note(request, result),
             }
         }
-        for (request, result) in read_all(apart, core).await {
+        for (request, result) in read_all(apart, core, patient).await {
             results.note(request, result);
         }
         results
@@ -108,12 +120,13 @@ impl<Key> ReadResults<Key> {
 async fn read_all<Key>(
     requests: Vec<Request<Key>>,
     core: &Core,
+    patient: bool,
 ) -> Vec<(Request<Key>, Result<(), DriveError>)> {
     let last = Cell::new(None);
     let answered = &last;
     let reads = requests.into_iter().map(|mut request| async move {
         let buffers = std::mem::take(&mut request.buffers);
-        let done = core.slots[request.slot].read(request.offset, buffers).await;
+        let done = core.read(request.slot, request.offset, buffers, patient).await;
         answered.set(Some(request.slot));
         request.buffers = done.buffers;
         (request, done.result)
@@ -158,18 +171,10 @@ impl WriteBatch {
         let range =
             |(slot, offset, data): &(usize, u64, WriteBufs)| (*slot, *offset, total_bytes(data));
         let ranges: SmallVec<[_; 8]> = requests.iter().map(range).collect();
-        let last = Cell::new(None);
-        let answered = &last;
-        let writes = requests.into_iter().map(|(slot, offset, buffers)| async move {
-            let result = core.slots[slot].write(offset, buffers, durability).await;
-            answered.set(Some(slot));
-            (slot, result)
+        let writes = requests.into_iter().map(|(slot, offset, buffers)| {
+            (slot, core.slots[slot].write(offset, buffers, durability))
         });
-        let results = join_all(writes).await.into_iter();
-        if let Some(slot) = last.get() {
-            core.slots[slot].note_answered_last();
-        }
-        let failed = results.filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
+        let failed = core.settle(Operation::Write, writes.collect()).await;
         core.fail_members(failed).await?;
         bad_blocks::written(core, &ranges).await;
         Ok(())

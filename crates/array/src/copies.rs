@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use drive::{DriveError, Durability, Io, Operation, Zeroing};
-use world::{WriteBufs, join_all, total_bytes};
+use world::{WriteBufs, total_bytes};
 
 use crate::bad_blocks;
 use crate::batch::WriteBatch;
@@ -122,12 +122,11 @@ pub(crate) async fn zero_members(
         }
         joins
     });
-    let zeroings = ranges.iter().map(|&(slot, offset, bytes)| async move {
-        (slot, core.slots[slot].write_zeroes(offset, bytes, zeroing, durability).await)
+    let zeroings = ranges.iter().map(|&(slot, offset, bytes)| {
+        (slot, core.slots[slot].write_zeroes(offset, bytes, zeroing, durability))
     });
-    let results = join_all(zeroings).await.into_iter();
-    let failed = results.filter_map(|(slot, result)| Some((slot, result.err()?)));
-    core.fail_members(failed.collect()).await?;
+    let failed = core.settle(Operation::WriteZeroes, zeroings.collect()).await;
+    core.fail_members(failed).await?;
     bad_blocks::written(core, &ranges).await;
     Ok(())
 }

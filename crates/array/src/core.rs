@@ -10,6 +10,7 @@ use geometry::Geometry;
 use world::{Gate, World, join_all};
 
 use crate::bitmap::Bitmap;
+use crate::deadline::Alarms;
 use crate::due;
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
@@ -59,6 +60,10 @@ pub(crate) struct Core {
     pub(crate) mending: Gate,
     /// What to expect of members.
     pub(crate) policy: RefCell<Policy>,
+    /// Deadlines of reads under way.
+    pub(crate) reads_due: Rc<Alarms>,
+    /// Deadlines of writes and flushes under way.
+    pub(crate) writes_due: Rc<Alarms>,
 }
 
 impl Core {
@@ -162,10 +167,9 @@ impl Core {
     /// # Errors
     /// The member's: it must be failed then.
     pub(crate) async fn flush_slot(&self, slot: usize) -> Result<(), DriveError> {
-        match self.slots[slot].member() {
-            Some(member) => member.drive.flush().await,
-            None => Ok(()),
-        }
+        let Some(member) = self.slots[slot].member() else { return Ok(()) };
+        let mut failed = self.settle(Operation::Flush, vec![(slot, member.drive.flush())]).await;
+        failed.pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The slot's replacement is its member now. To be recorded by the caller.
@@ -188,18 +192,16 @@ impl Core {
     pub(crate) async fn flush_members(&self) -> Result<(), DriveError> {
         let flushes = self.slots.iter().enumerate().filter_map(|(slot, state)| {
             let member = state.member().filter(|_| state.writable())?;
-            let replacement = state.replacement();
-            Some(async move {
-                let flushed = member.drive.flush().await;
-                if let Some(replacement) = replacement {
-                    replacement.note(replacement.member.drive.flush().await);
-                }
-                (slot, flushed)
-            })
+            Some((slot, member.drive.flush()))
         });
-        let failed = join_all(flushes).await.into_iter();
-        let failed = failed.filter_map(|(slot, result)| Some((slot, result.err()?)));
-        self.fail_members(failed.collect()).await
+        let failed = self.settle(Operation::Flush, flushes.collect()).await;
+        let replacements =
+            self.slots.iter().filter_map(Slot::replacement).map(|replacement| async move {
+                let flush = replacement.member.drive.flush();
+                replacement.note(self.settle_other(&replacement.member, flush).await);
+            });
+        join_all(replacements.collect::<Vec<_>>()).await;
+        self.fail_members(failed).await
     }
 
     /// The error for what comes after the array was stopped.

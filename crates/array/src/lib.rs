@@ -11,6 +11,7 @@
 //! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
 //! | `mend`, `bad_blocks` | what could not be read is written anew, or listed as bad |
+//! | `deadline` | members that take too long |
 //! | `policy` | what to expect of members |
 //! | `lock` | who may touch which stripes |
 //! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
@@ -37,6 +38,7 @@ mod consistency;
 mod copies;
 mod core;
 mod create;
+mod deadline;
 mod due;
 mod examine;
 mod fill_copies;

@@ -13,7 +13,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use drive::{DriveError, Durability, ErrorKind};
+use drive::{DriveError, Durability, ErrorKind, Operation};
 use geometry::{Geometry, Home};
 use world::{Buf, BufMut, ReadBufs, WriteBufs};
 
@@ -181,7 +181,7 @@ fn holds(core: &Core, slot: usize, offset: u64, bytes: u64) -> bool {
 
 async fn read(core: &Core, slot: usize, offset: u64, bytes: u64) -> Result<BufMut, DriveError> {
     let buffers = ReadBufs::from_iter([core.world.pool().take(bytes as usize)]);
-    let mut done = core.slots[slot].read(offset, buffers).await;
+    let mut done = core.read(slot, offset, buffers, false).await;
     done.result?;
     Ok(done.buffers.pop().expect("one buffer was given"))
 }
@@ -214,7 +214,8 @@ async fn recovered(core: &Core, slot: usize, offset: u64, bytes: u64) -> Option<
 async fn rewrite(core: &Core, slot: usize, offset: u64, content: Buf) -> bool {
     let buffers = WriteBufs::from_iter([content.clone()]);
     // Durable, so that what is read back comes from the medium as far as a drive lets one know.
-    if core.slots[slot].write(offset, buffers, Durability::Durable).await.is_err() {
+    let write = core.slots[slot].write(offset, buffers, Durability::Durable);
+    if !core.settle(Operation::Write, vec![(slot, write)]).await.is_empty() {
         return false;
     }
     let back = read(core, slot, offset, content.len() as u64).await;

@@ -7,9 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use drive::{Drive, DriveError, Durability};
+use drive::{Drive, DriveError, Durability, Io, Operation};
 use format::md::{Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
-use world::{Semaphore, WriteBufs, join_all};
+use world::{Semaphore, WriteBufs};
 
 use crate::bitmap::Bitmap;
 use crate::core::Core;
@@ -275,13 +275,9 @@ impl Metadata {
                 ..superblock
             };
             let member = core.slots[slot].member().filter(|_| core.slots[slot].writable())?;
-            Some(async move { (slot, store(core, member.drive.as_ref(), &caught_up).await) })
+            Some((slot, store(core, member.drive.as_ref(), &caught_up)))
         });
-        let failed: Vec<_> = join_all(writes)
-            .await
-            .into_iter()
-            .filter_map(|(slot, result)| Some((slot, result.err()?)))
-            .collect();
+        let failed = core.settle(Operation::Write, writes.collect()).await;
         if failed.is_empty() {
             *self.catch_up.borrow_mut() = None;
         }
@@ -311,12 +307,10 @@ impl Metadata {
                 return None;
             }
             let member = core.slots[slot].member()?;
-            Some(async move { (slot, store(core, member.drive.as_ref(), &superblock).await) })
+            Some((slot, store(core, member.drive.as_ref(), &superblock)))
         });
-        let results = join_all(writes).await;
+        let failed = core.settle(Operation::Write, writes.collect()).await;
         self.write_others(core).await;
-        let failed: Vec<_> =
-            results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect();
         self.event_incomplete.set(failed.iter().any(|(slot, _)| core.needs(*slot)));
         failed
     }
@@ -330,15 +324,17 @@ impl Metadata {
             else {
                 continue;
             };
-            let drive = replacement.member.drive.as_ref();
-            replacement.note(store(core, drive, &superblock).await);
+            let write = store(core, replacement.member.drive.as_ref(), &superblock);
+            replacement.note(core.settle_other(&replacement.member, write).await);
         }
         let roles = self.roles(core);
         let spares: Vec<_> = self.spares.borrow().iter().map(Spare::clone).collect();
         for Spare { drive, mut superblock } in spares {
             self.update(core, &mut superblock, &roles);
             // A spare holds no data yet: one that can't be written is found out when it is used.
-            let _ = store(core, drive.as_ref(), &superblock).await;
+            let limit = core.policy.borrow().write_deadline;
+            let write = store(core, drive.as_ref(), &superblock);
+            let _ = core.world.within(limit, "a spare's superblock", write).await;
         }
     }
 
@@ -439,13 +435,13 @@ fn set_lists(superblock: &mut Superblock, lists: bool) {
 }
 
 /// Writes a superblock to its place, durably.
-pub(crate) async fn store(
+pub(crate) fn store(
     core: &Core,
     drive: &dyn Drive,
     superblock: &Superblock,
-) -> Result<(), DriveError> {
+) -> Io<Result<(), DriveError>> {
     let bytes = superblock.build();
     let buffer = core.world.pool().copy_of(&bytes);
     let place = superblock.place.offset_bytes;
-    drive.write(place, WriteBufs::from_iter([buffer]), Durability::Durable).await
+    drive.write(place, WriteBufs::from_iter([buffer]), Durability::Durable)
 }

@@ -31,7 +31,7 @@ pub(crate) fn read(core: &Rc<Core>, offset: u64, buffers: ReadBufs) -> Io<ReadDo
         let core = Rc::clone(core);
         return Io::later(async move { rescue(&core, first, buffers, None).await });
     };
-    match core.slots[place.member].read(place.offset, buffers) {
+    match core.read(place.member, place.offset, buffers, false) {
         Io::Ready(Some(done)) if done.result.is_ok() => Io::ready(done),
         read => {
             let core = Rc::clone(core);
@@ -56,7 +56,9 @@ fn choose(core: &Core, run: &Run) -> Option<Place> {
     let copies = core.geometry.copies();
     if copies == 1 {
         let slot = &core.slots[run.first.member];
-        return slot.readable(run.first.offset, run.bytes).then_some(run.first);
+        let elsewhere = slot.lateness.late() && core.redundant();
+        let good = !elsewhere && slot.readable(run.first.offset, run.bytes);
+        return good.then_some(run.first);
     }
     let places = (0..copies).map(|copy| core.geometry.copy(run, copy));
     let readable =
@@ -119,7 +121,7 @@ async fn read_runs(core: &Core, offset: u64, buffers: ReadBufs) -> ReadDone {
     }
     let reads = requests.into_iter().map(|request| async move {
         let Request { place, bytes, buffers, runs } = request;
-        (place, bytes, runs, core.slots[place.member].read(place.offset, buffers).await)
+        (place, bytes, runs, core.read(place.member, place.offset, buffers, false).await)
     });
     for (Place { member, offset }, bytes, done_runs, done) in join_all(reads).await {
         if let Err(error) = &done.result {
@@ -152,7 +154,7 @@ async fn read_runs(core: &Core, offset: u64, buffers: ReadBufs) -> ReadDone {
     }
     let in_order = pieces.into_iter().flat_map(|piece| piece.expect("every run was answered"));
     let in_order: Vec<BufMut> = in_order.collect();
-    ReadDone { buffers: rejoin(&original, in_order), result }
+    ReadDone { buffers: rejoin(core.world.pool(), &original, in_order), result }
 }
 
 /// Answers a run from redundancy; `failed` is the member that could not, with its error. Where no
@@ -186,7 +188,7 @@ fn rescue(
             Err(error) => ReadDone { buffers: back, result: Err(error) },
         };
         let pieces = front.buffers.into_iter().chain(back.buffers);
-        ReadDone { buffers: rejoin(&original, pieces), result: back.result }
+        ReadDone { buffers: rejoin(core.world.pool(), &original, pieces), result: back.result }
     })
 }
 
@@ -203,22 +205,23 @@ async fn rescue_whole(
         return ReadDone { buffers, result };
     }
     let mut buffers = buffers;
-    let tried = failed.map(|(slot, _)| slot);
-    for copy in 0..core.geometry.copies() {
-        let place = core.geometry.copy(&run, copy);
-        let slot = &core.slots[place.member];
-        if tried == Some(place.member) || !slot.readable(place.offset, run.bytes) {
-            continue;
-        }
-        let done = slot.read(place.offset, buffers).await;
-        match done.result {
-            Ok(()) => return done,
-            Err(error) => {
-                core.note_read_error(place.member, &error).await;
-                mend::later(core, place.member, place.offset, run.bytes, &error);
-                buffers = done.buffers;
+    let mut tried = failed.map(|(slot, _)| slot);
+    // Members that don't answer in time are asked when nobody else has it, and waited for.
+    for patient in [false, true] {
+        for copy in 0..core.geometry.copies() {
+            let place = core.geometry.copy(&run, copy);
+            let slot = &core.slots[place.member];
+            let asked = tried == Some(place.member) || slot.lateness.late() != patient;
+            if asked || !slot.readable(place.offset, run.bytes) {
+                continue;
             }
+            let done = core.read(place.member, place.offset, buffers, patient).await;
+            buffers = done.buffers;
+            let Err(error) = done.result else { return ReadDone { buffers, result: Ok(()) } };
+            core.note_read_error(place.member, &error).await;
+            mend::later(core, place.member, place.offset, run.bytes, &error);
         }
+        tried = None;
     }
     let error = core.lost(Operation::Read, run.array_offset, run.bytes);
     ReadDone { buffers, result: Err(error) }

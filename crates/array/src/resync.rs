@@ -219,7 +219,7 @@ async fn copies_window(core: &Core, range: Range<u64>) -> Result<Window, DriveEr
             if !core.slots[source.member].readable(source.offset, run.bytes) {
                 continue;
             }
-            let done = core.slots[source.member].read(source.offset, buffers).await;
+            let done = core.read(source.member, source.offset, buffers, false).await;
             buffers = done.buffers;
             match done.result {
                 Ok(()) => {

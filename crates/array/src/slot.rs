@@ -7,6 +7,7 @@ use drive::{Drive, DriveError, Durability, Io, ReadDone, Zeroing};
 use world::{ReadBufs, WriteBufs};
 
 use crate::bad_blocks::BadBlocks;
+use crate::deadline::Lateness;
 use crate::mend::ErrorBudget;
 
 /// What a slot's member is good for.
@@ -82,6 +83,8 @@ pub(crate) struct Slot {
     answered_last: Cell<u64>,
     /// Its read errors of late.
     pub(crate) errors: RefCell<ErrorBudget>,
+    /// Whether it answers in time.
+    pub(crate) lateness: Lateness,
 }
 
 impl Slot {
@@ -100,6 +103,7 @@ impl Slot {
             read_end: Cell::new(u64::MAX),
             answered_last: Cell::new(0),
             errors: RefCell::default(),
+            lateness: Lateness::default(),
         }
     }
 
@@ -187,11 +191,11 @@ impl Slot {
     }
 
     /// How unwelcome a read at `offset` is: lower is better. Members that others should be tried
-    /// before come last, then a sequential reader keeps its member, then the idlest one wins.
-    pub(crate) fn read_cost(&self, offset: u64) -> (bool, u32) {
+    /// before, and such as don't answer in time, come last, then a sequential reader keeps its member, then the idlest one wins.
+    pub(crate) fn read_cost(&self, offset: u64) -> (bool, bool, u32) {
         let write_mostly = self.with_member(|member| member.write_mostly).unwrap_or(false);
         let jump = u32::from(self.read_end.get() != offset);
-        (write_mostly, self.reads_in_flight.get() * 2 + jump)
+        (self.lateness.late(), write_mostly, self.reads_in_flight.get() * 2 + jump)
     }
 
     /// Reads from the data area.

@@ -1,7 +1,7 @@
 //! Cutting client buffers into the pieces members get, and joining them again.
 
 use smallvec::SmallVec;
-use world::{Buf, BufMut, ReadBufs, WriteBufs};
+use world::{Buf, BufMut, Pool, ReadBufs, WriteBufs};
 
 /// Cuts read buffers from the front, across their borders.
 pub(crate) struct ReadCutter {
@@ -31,14 +31,30 @@ impl ReadCutter {
     }
 }
 
-/// Joins pieces in order into buffers of the original `lengths`.
-pub(crate) fn rejoin(lengths: &[usize], pieces: impl IntoIterator<Item = BufMut>) -> ReadBufs {
+/// Joins pieces in order into buffers of the original `lengths`. Pieces that were replaced on the
+/// way, since a hanging drive holds the original, are copied together.
+pub(crate) fn rejoin(
+    pool: &Pool,
+    lengths: &[usize],
+    pieces: impl IntoIterator<Item = BufMut>,
+) -> ReadBufs {
     let mut pieces = pieces.into_iter();
     let join = |&length: &usize| {
         let mut whole = pieces.next().expect("a piece for every buffer");
-        while whole.len() < length {
+        let mut filled = whole.len();
+        while filled < length {
             let next = pieces.next().expect("pieces sum up to the buffers");
-            whole.unsplit(next).expect("pieces of a buffer come back in order");
+            let bytes = next.len();
+            let apart = if whole.len() == filled { whole.unsplit(next).err() } else { Some(next) };
+            if let Some(next) = apart {
+                if whole.len() == filled {
+                    let mut copy = pool.take(length);
+                    copy[..filled].copy_from_slice(&whole);
+                    whole = copy;
+                }
+                whole[filled..filled + bytes].copy_from_slice(&next);
+            }
+            filled += bytes;
         }
         whole
     };
@@ -80,8 +96,6 @@ impl<'a> WriteCutter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use world::Pool;
-
     use super::*;
 
     #[test]
@@ -104,10 +118,26 @@ mod tests {
         let mut cutter = ReadCutter::new(buffers);
         let pieces: Vec<ReadBufs> = [1, 6, 5].map(|bytes| cutter.take(bytes)).into();
         assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [1, 2, 2]);
-        let whole = rejoin(&original, pieces.into_iter().flatten());
+        let whole = rejoin(&pool, &original, pieces.into_iter().flatten());
         let bytes: Vec<u8> = whole.iter().flat_map(|buffer| buffer.iter().copied()).collect();
         assert_eq!(bytes, (1..=12).collect::<Vec<u8>>());
         assert_eq!(lengths(&whole).as_slice(), lens);
+
+        let mut cutter = ReadCutter::new(whole);
+        let mut pieces: Vec<ReadBufs> = [1, 6, 5].map(|bytes| cutter.take(bytes)).into();
+        let replaced: ReadBufs = pieces[1]
+            .iter()
+            .map(|piece| {
+                let mut new = pool.take(piece.len());
+                new.copy_from_slice(piece);
+                new
+            })
+            .collect();
+        let held = std::mem::replace(&mut pieces[1], replaced);
+        let whole = rejoin(&pool, &original, pieces.into_iter().flatten());
+        drop(held);
+        let bytes: Vec<u8> = whole.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        assert_eq!(bytes, (1..=12).collect::<Vec<u8>>(), "with a replaced piece");
 
         let shared: WriteBufs = whole.into_iter().map(BufMut::freeze).collect();
         let mut cutter = WriteCutter::new(&shared);

@@ -102,6 +102,8 @@ pub struct SlotStatus {
     pub state: SlotState,
     /// The drive that is to replace its member, while it is filled.
     pub replacement: Option<String>,
+    /// It does not answer in time: the others are asked first.
+    pub late: bool,
     /// Bytes its bad-block log lists as unreadable.
     pub bad_bytes: u64,
     /// Reads it could not answer since the array was opened.
@@ -173,6 +175,7 @@ impl Status {
             replacement: slot
                 .replacement()
                 .map(|replacement| replacement.member.drive.facts().name.to_string()),
+            late: slot.lateness.late(),
             bad_bytes: bad(slot),
             read_errors,
         });

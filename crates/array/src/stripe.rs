@@ -212,11 +212,15 @@ impl Work {
 
 /// What members failed to read while something was worked out: ranges of their data areas.
 #[derive(Default)]
-pub(crate) struct Unreadable(Vec<(usize, u64, u64)>);
+pub(crate) struct Unreadable {
+    ranges: Vec<(usize, u64, u64)>,
+    /// Members that don't answer in time are asked too, and waited for.
+    patient: bool,
+}
 
 impl Unreadable {
     pub(crate) fn add(&mut self, slot: usize, offset: u64, bytes: u64) {
-        self.0.push((slot, offset, bytes));
+        self.ranges.push((slot, offset, bytes));
     }
 
     /// Whether a read of this range is bound to fail. A part of what failed is not: there may be
@@ -226,7 +230,14 @@ impl Unreadable {
         let doomed = |&(of, from, len): &(usize, u64, u64)| {
             of == slot && offset <= from && from + len <= end
         };
-        self.0.iter().any(doomed)
+        self.ranges.iter().any(doomed)
+    }
+
+    /// What is left to try when nothing else has worked: everything, with patience. `None` when
+    /// that has been done, or would be the same.
+    fn last_resort(&self, core: &Core) -> Option<Unreadable> {
+        let worth_it = !self.patient && core.any_late();
+        worth_it.then(|| Unreadable { ranges: Vec::new(), patient: true })
     }
 }
 
@@ -241,12 +252,20 @@ async fn store(
     let mut unreadable = Unreadable::default();
     let works = loop {
         let mut works = Vec::new();
-        let mut reads = ReadBatch::new();
+        let mut reads = ReadBatch::new().patient(unreadable.patient);
+        let mut planned = Ok(());
         for (&stripe, pieces) in stripes {
             let map = parity.stripe(stripe);
             let start = map.member_offset();
             let in_sync = core.agrees(start..start + parity.chunk_bytes());
-            for work in plan_bands(core, map, bands(pieces), in_sync, &unreadable)? {
+            let planned_works = match plan_bands(core, map, bands(pieces), in_sync, &unreadable) {
+                Ok(works) => works,
+                Err(error) => {
+                    planned = Err(error);
+                    break;
+                }
+            };
+            for work in planned_works {
                 for part in wanted(core, &work, &unreadable) {
                     let (slot, offset) = work.place(part);
                     let buffer = core.world.pool().take(work.band.len);
@@ -254,6 +273,10 @@ async fn store(
                 }
                 works.push(work);
             }
+        }
+        if let Err(error) = planned {
+            unreadable = unreadable.last_resort(core).ok_or(error)?;
+            continue;
         }
         let results = reads.run(core).await;
         if results.failed.is_empty() {
@@ -313,7 +336,8 @@ fn readable(
     unreadable: &Unreadable,
 ) -> bool {
     let (offset, bytes) = (map.member_offset() + band.start as u64, band.len as u64);
-    !unreadable.dooms(slot, offset, bytes) && core.slots[slot].readable(offset, bytes)
+    let in_time = unreadable.patient || !core.slots[slot].lateness.late();
+    in_time && !unreadable.dooms(slot, offset, bytes) && core.slots[slot].readable(offset, bytes)
 }
 
 /// The members of the parities, P first.
@@ -533,9 +557,10 @@ pub(crate) async fn content(
         let direct = readable(core, &map, &work.band, slot, unreadable);
         let parts = if direct { vec![own] } else { wanted(core, &work, unreadable) };
         if !direct && parts.len() < map.data_members() {
-            return Err(());
+            *unreadable = unreadable.last_resort(core).ok_or(())?;
+            continue;
         }
-        let mut reads = ReadBatch::new();
+        let mut reads = ReadBatch::new().patient(unreadable.patient);
         for part in parts {
             let (slot, offset) = work.place(part);
             reads.add(slot, offset, core.world.pool().take(len), part);

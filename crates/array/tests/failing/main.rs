@@ -5,4 +5,5 @@
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
+mod hanging;
 mod media;

@@ -88,7 +88,7 @@ fn what_can_not_be_written_is_listed_until_it_can() {
 fn a_member_with_a_full_log_is_failed() {
     in_virtual_time(7, async |world| {
         let bench = Bench::new(&world, RAID1, 8).await;
-        bench.array.set_policy(Policy { read_errors_max: u32::MAX });
+        bench.array.set_policy(Policy { read_errors_max: u32::MAX, ..Policy::default() });
         bench.stuck(0, 0, 1 << 20);
         for entry in 0..513 {
             assert_eq!(bench.array.status().slots[0].state, SlotState::InSync, "{entry} entries");
@@ -190,7 +190,7 @@ fn histories_with_latent_errors_lose_nothing() {
         let seed = 900 + index as u64;
         in_virtual_time(seed, async |world| {
             let bench = Bench::new(&world, kind, seed).await;
-            bench.array.set_policy(Policy { read_errors_max: u32::MAX });
+            bench.array.set_policy(Policy { read_errors_max: u32::MAX, ..Policy::default() });
             let mut random = SplitMix64::new(seed);
             let size = bench.twin.flat.borrow().len() as u64;
             for _ in 0..4 {
