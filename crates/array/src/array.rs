@@ -8,8 +8,8 @@ use drive::{
     Discarded, Drive, DriveError, Durability, Facts, Io, Operation, ReadDone, Zeroing, check_range,
 };
 use format::own::scrub::ScrubKind;
-use geometry::Geometry;
-use world::{ReadBufs, WriteBufs, total_bytes};
+use geometry::{Geometry, Place};
+use world::{BufMut, ReadBufs, WriteBufs, total_bytes};
 
 use crate::copies;
 use crate::core::Core;
@@ -27,6 +27,19 @@ use crate::stripe;
 /// Without a write for this long, the members are marked clean again, so that a later power cut
 /// costs no resync. md's own delay is 0.2 s; members that are disks would wake up for it each time.
 const CLEAN_AFTER: Duration = Duration::from_secs(5);
+
+/// What one member holds of a run of the array: see [`Array::copies_raw`].
+#[derive(Debug)]
+pub struct RawCopy {
+    /// The member's slot.
+    pub slot: usize,
+    /// Where the run starts, in bytes of the array.
+    pub array_offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The bytes, or why they can't be read.
+    pub content: Result<BufMut, DriveError>,
+}
 
 /// An open array. Clones are the same array; it belongs to one world.
 #[derive(Clone)]
@@ -121,6 +134,32 @@ impl Array {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.0.geometry
+    }
+
+    /// What each member holds of a range of the array as it is, one try each, nothing worked out:
+    /// for saving what is left where copies differ or can't be read. One entry for each copy of
+    /// each run of the range; parity levels have one copy of the data.
+    ///
+    /// # Panics
+    /// If the range passes the end of the array.
+    pub async fn copies_raw(&self, offset: u64, bytes: u64) -> Vec<RawCopy> {
+        let core = &self.0;
+        let mut copies = Vec::new();
+        for run in core.geometry.runs(offset, bytes) {
+            for copy in 0..core.geometry.copies() {
+                let Place { member: slot, offset } = core.geometry.copy(&run, copy);
+                if core.slots[slot].member().is_none() {
+                    continue;
+                }
+                let buffers = ReadBufs::from_iter([core.world.pool().take(run.bytes as usize)]);
+                let mut done = core.read(slot, offset, buffers, true).await;
+                let content = done.buffers.pop().expect("one buffer was given");
+                let content = done.result.map(|()| content);
+                let (array_offset, bytes) = (run.array_offset, run.bytes);
+                copies.push(RawCopy { slot, array_offset, bytes, content });
+            }
+        }
+        copies
     }
 
     /// Ends the array's service: waits for writes under way, flushes the members, and marks them

@@ -9,8 +9,8 @@ use std::rc::{Rc, Weak};
 
 use drive::{DriveError, Facts};
 use format::md::{
-    ArrayState, Assembly, BadBlocksError, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync,
-    Uuid, Verdict, Version,
+    ArrayState, Assembly, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync, Uuid, Verdict,
+    Version,
 };
 use format::own::scrub_offsets;
 use geometry::{Geometry, GeometryError, Shape};
@@ -20,7 +20,7 @@ use crate::array::Array;
 use crate::bad_blocks::BadBlocks;
 use crate::bitmap::{Bitmap, BitmapTrouble, Source};
 use crate::core::Core;
-use crate::examine::{Scan, level_of, read_bytes};
+use crate::examine::{Scan, level_of};
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
 use crate::metadata::{Metadata, Spare};
@@ -80,14 +80,10 @@ pub enum AssembleError {
     /// A member's log or list can't be read.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// A member's bad-block log makes no sense.
-    #[error("bad-block log of {drive}: {error}")]
-    BadBlocks {
-        /// The member.
-        drive: Rc<str>,
-        /// What is wrong.
-        error: BadBlocksError,
-    },
+    /// The bad-block log of a member that the array can't do without can't be read or makes no
+    /// sense: nobody knows which of its data is good.
+    #[error("the bad-block log can't be relied on")]
+    BadBlocks(#[source] DriveError),
     /// The engine could not keep the set's log up to date.
     #[error(
         "the set keeps a {log}, which is not written yet\n\
@@ -127,11 +123,21 @@ impl Scan {
         let geometry = self.geometry(assembly, view)?;
         let redundant = view.layout.level.is_redundant();
         let mut members = Vec::new();
-        for &candidate in &assembly.slots {
-            members.push(match candidate {
-                Some(candidate) => Some(self.member(world, assembly, candidate, mode).await?),
-                None => None,
-            });
+        let mut unreliable = Vec::new();
+        for (slot, &candidate) in assembly.slots.iter().enumerate() {
+            let Some(candidate) = candidate else {
+                members.push(None);
+                continue;
+            };
+            let (member, mut state, log) = self.member(world, assembly, candidate, mode).await?;
+            if let Err(error) = log {
+                state = SlotState::Faulty;
+                unreliable.push((slot, error));
+            }
+            members.push(Some((member, state)));
+        }
+        if let Some((_, error)) = unreliable.first() {
+            without_unreliable(&geometry, &members, view, mode, error)?;
         }
         if mode.read_only {
             replay::replay(world, self, assembly, &geometry, &mut members).await?;
@@ -148,12 +154,16 @@ impl Scan {
             _ => u64::MAX,
         };
         let bitmap = self.bitmap(world, assembly, &geometry, synced_to, mode).await?;
+        let metadata = self.metadata(world, assembly, mode);
+        for (slot, error) in unreliable {
+            metadata.note_failure(slot, error);
+        }
         let core = Core {
             this: Weak::new(),
             world: world.clone(),
             facts,
             slots: slots.collect(),
-            metadata: self.metadata(world, assembly, mode),
+            metadata,
             bitmap,
             geometry,
             locks: RangeLocks::default(),
@@ -193,8 +203,12 @@ impl Scan {
             if mode.read_only || core.slots[slot].replacement().is_some() {
                 continue;
             }
-            let (member, _) = self.member(world, assembly, candidate, mode).await?;
-            let upto_bytes = to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot));
+            let (member, _, log) = self.member(world, assembly, candidate, mode).await?;
+            let upto_bytes = match log {
+                Ok(()) => to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot)),
+                // What it lacks is not known: it is filled anew.
+                Err(_) => 0,
+            };
             core.slots[slot].set_replacement(Some(Replacement::new(member, upto_bytes)));
             core.metadata.seat_replacement(slot, self.superblocks[candidate].clone());
         }
@@ -224,7 +238,7 @@ impl Scan {
         assembly: &Assembly,
         candidate: usize,
         mode: OpenMode,
-    ) -> Result<(Member, SlotState), AssembleError> {
+    ) -> Result<(Member, SlotState, Result<(), DriveError>), AssembleError> {
         let found = &self.candidates[candidate];
         let drive = Rc::clone(&self.drives[found.drive]);
         if !mode.read_only && drive.facts().read_only {
@@ -238,17 +252,16 @@ impl Scan {
             }
             _ => SlotState::Faulty,
         };
-        let mut bad = BadBlocks::none(found.view.bad_blocks);
-        if let Some(place) = found.view.bad_blocks.filter(|place| place.in_use) {
-            let bytes = place.range.length as usize;
-            let log = read_bytes(world.pool(), drive.as_ref(), place.range.start, bytes).await?;
-            bad = BadBlocks::parse(place, &log).map_err(|error| AssembleError::BadBlocks {
-                drive: drive.facts().name.clone(),
-                error,
-            })?;
-        }
+        let place = found.view.bad_blocks;
+        let (bad, log) = match place.filter(|place| place.in_use) {
+            None => (BadBlocks::none(place), Ok(())),
+            Some(in_use) => match BadBlocks::read(world, drive.as_ref(), in_use).await {
+                Ok(bad) => (bad, Ok(())),
+                Err(error) => (BadBlocks::none(place), Err(error)),
+            },
+        };
         let write_mostly = found.view.devflags.contains(DevFlags::WRITE_MOSTLY);
-        Ok((Member { drive, data_offset, bad, write_mostly }, state))
+        Ok((Member { drive, data_offset, bad, write_mostly }, state, log))
     }
 
     /// The set's bitmap, from the members that have all of it. A set that is only read does without
@@ -319,6 +332,27 @@ impl Scan {
         let epoch_seconds = mode.now_seconds.saturating_sub(world.now_ns() / 1_000_000_000);
         Metadata::new(superblocks, spares.collect(), epoch_seconds, true)
     }
+}
+
+/// Whether the array may start without the members whose bad-block log can't be relied on.
+fn without_unreliable(
+    geometry: &Geometry,
+    members: &[Option<(Member, SlotState)>],
+    view: &MemberView,
+    mode: OpenMode,
+    error: &DriveError,
+) -> Result<(), AssembleError> {
+    let in_sync =
+        |member: &Option<(Member, SlotState)>| matches!(member, Some((_, SlotState::InSync)));
+    let missing: Vec<bool> = members.iter().map(|member| !in_sync(member)).collect();
+    if !geometry.survives(&missing) {
+        return Err(AssembleError::BadBlocks(error.clone()));
+    }
+    let dirty = matches!(view.resync, Resync::From(_)) && matches!(geometry, Geometry::Parity(_));
+    if dirty && !mode.read_only && !mode.force_dirty {
+        return Err(AssembleError::Refused(Refusal::DirtyDegraded));
+    }
+    Ok(())
 }
 
 fn startable(assembly: &Assembly, mode: OpenMode) -> Result<(), AssembleError> {

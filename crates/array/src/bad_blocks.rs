@@ -9,15 +9,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
-use drive::{DriveError, Durability, ErrorKind, Io, Operation};
+use drive::{Drive, DriveError, Durability, ErrorKind, Io, Operation};
 use format::md::{
     BadBlockPlace, BadBlocksError, ByteRange, SECTOR_BYTES, build_bad_blocks, parse_bad_blocks,
 };
-use world::{Semaphore, WriteBufs};
+use world::{Semaphore, World, WriteBufs};
 
 use crate::core::Core;
+use crate::examine::read_bytes;
 use crate::slot::Member;
+
+/// How long the log of a member is waited for when an array is opened.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Ranges of a member (from its start, in bytes) that are apart from each other: start to end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,11 +81,36 @@ impl BadBlocks {
         BadBlocks { ranges: RefCell::default(), place, logged: Cell::new(false), turn }
     }
 
+    /// Reads the log of a member.
+    ///
+    /// # Errors
+    /// It can't be read, or makes no sense: the member must not be relied on.
+    pub(crate) async fn read(
+        world: &World,
+        drive: &dyn Drive,
+        place: BadBlockPlace,
+    ) -> Result<Self, DriveError> {
+        let ByteRange { start: offset, length: bytes } = place.range;
+        let error = |kind, source| DriveError {
+            kind,
+            operation: Operation::Read,
+            offset,
+            bytes,
+            drive: drive.facts().name.clone(),
+            source: Some(Rc::new(source)),
+        };
+        let log = read_bytes(world.pool(), drive, offset, bytes as usize);
+        let log = world.within(READ_LIMIT, "a member's bad-block log", log).await;
+        let log = log.map_err(|late| error(ErrorKind::TimedOut, io::Error::other(late)))??;
+        BadBlocks::parse(place, &log)
+            .map_err(|invalid| error(ErrorKind::Media, io::Error::other(invalid)))
+    }
+
     /// Those that the log on a member lists.
     ///
     /// # Errors
     /// The log makes no sense: the member must not be relied on.
-    pub(crate) fn parse(place: BadBlockPlace, log: &[u8]) -> Result<Self, BadBlocksError> {
+    fn parse(place: BadBlockPlace, log: &[u8]) -> Result<Self, BadBlocksError> {
         let bad = BadBlocks::none(Some(place));
         for ByteRange { start, length } in parse_bad_blocks(log, place.shift)? {
             bad.ranges.borrow_mut().add(start, start.saturating_add(length));

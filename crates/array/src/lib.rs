@@ -64,7 +64,7 @@ mod split;
 mod status;
 mod stripe;
 
-pub use array::Array;
+pub use array::{Array, RawCopy};
 pub use assemble::{AssembleError, OpenMode};
 pub use bitmap::{BitmapStatus, BitmapTrouble};
 pub use consistency::Consistency;

@@ -166,6 +166,33 @@ fn stale_members_are_named_and_left_out() {
     }
 }
 
+/// What md's bad-block log lists is never read from its member, and leaves the log with a write.
+#[test]
+fn bad_blocks_leave_the_log_when_they_are_written() {
+    for set in sets("bad_blocks").iter().filter(|set| set.entry.state == "badblocks") {
+        let Entry { name, content, .. } = &set.entry;
+        let world = World::virtual_time(0);
+        let drives = unpack(&world, set);
+        let whole = read(&world, &drives, name, &content[0]);
+        let scan = world.block_on(Scan::of(world.pool(), drives.clone()));
+        let mode = OpenMode { read_only: false, ..MODE };
+        let array = world.block_on(scan.open(&world, &scan.assemblies[0], mode)).unwrap();
+        let listed =
+            |array: &Array| -> u64 { array.status().slots.iter().map(|slot| slot.bad_bytes).sum() };
+        assert_eq!(listed(&array), (8 + 16) * 512, "as md says in badblocks.txt");
+        for (part, bytes) in whole.chunks(1 << 20).enumerate() {
+            let buffers = WriteBufs::from_iter([world.pool().copy_of(bytes)]);
+            let write = array.write((part as u64) << 20, buffers, Durability::Cached);
+            world.block_on(write).unwrap();
+        }
+        assert_eq!(listed(&array), 0);
+        world.block_on(array.stop()).unwrap();
+        let scan = world.block_on(Scan::of(world.pool(), drives.clone()));
+        assert!(!scan.candidates.iter().any(|found| found.view.bad_blocks.unwrap().in_use));
+        read(&world, &drives, name, &content[0]);
+    }
+}
+
 /// Reads a set whole and with every loss it survives; gives how often.
 fn read_with_losses(set: &Set) -> usize {
     let Entry { name, state, content, .. } = &set.entry;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use array::{Health, Policy, Scan, SlotState};
-use drive::{Drive, ErrorKind};
-use world::{ReadBufs, SplitMix64};
+use drive::{Drive, Durability, ErrorKind};
+use world::{ReadBufs, SplitMix64, WriteBufs};
 
 use crate::bench::{Bench, RAID1, RAID5, in_virtual_time};
 use crate::common::{self, kinds, random_bytes, range};
@@ -79,6 +79,35 @@ fn what_can_not_be_written_is_listed_until_it_can() {
             assert!(!scan.candidates.iter().any(in_use));
             bench.twin.check_all().await;
             assert!(bench.readable(0, 1024, 512).await);
+        });
+    }
+}
+
+/// A log that can't be read: its member is not relied on, and the others are.
+#[test]
+fn a_member_whose_log_can_not_be_read_is_left_out() {
+    for kind in [RAID1, RAID5] {
+        in_virtual_time(15, async |world| {
+            let mut bench = Bench::new(&world, kind, 16).await;
+            bench.spoil(0, 1024, 512);
+            bench.stuck(0, 1024, 512);
+            bench.twin.check_all().await;
+            bench.array.background_done().await;
+            bench.array.stop().await.unwrap();
+            bench.controls[0].clear();
+            let scan = Scan::of(world.pool(), bench.drives.clone()).await;
+            let log = scan.candidates[0].view.bad_blocks.unwrap().range;
+            bench.controls[0].spoil(log.start, log.length);
+            bench.reopen().await;
+            let status = bench.array.status();
+            assert_eq!(status.slots[0].state, SlotState::Faulty, "{kind:?}");
+            assert_eq!(status.failures[0].error.offset, log.start);
+            bench.twin.write(0, &[1; 8192], &[]).await;
+            bench.array.stop().await.unwrap();
+            bench.controls[0].clear();
+            bench.reopen().await;
+            assert_eq!(bench.array.status().slots[0].state, SlotState::Missing, "stale");
+            bench.twin.check_all().await;
         });
     }
 }
@@ -175,6 +204,14 @@ fn b13_only_what_is_lost_gives_an_error() {
         assert_eq!((error.kind, error.offset, error.bytes), (ErrorKind::Lost, 10 * 512, 512));
         bench.array.background_done().await;
         assert_eq!(bench.array.status().health, Health::Healthy);
+        // What each copy still holds can be had apart: one sector of each is readable after all.
+        let fixed = bench.data_offset + 10 * 512;
+        let content = WriteBufs::from_iter([world.pool().copy_of(&[0xc1; 512])]);
+        bench.drives[1].write(fixed, content, Durability::Cached).await.unwrap();
+        let copies = bench.array.copies_raw(10 * 512, 512).await;
+        assert_eq!(copies.iter().map(|copy| copy.slot).collect::<Vec<_>>(), [0, 1]);
+        assert!(copies[0].content.is_err());
+        assert!(copies[1].content.as_ref().is_ok_and(|bytes| bytes[..] == [0xc1; 512]));
         // What a client writes is there again.
         for sector in lost {
             bench.twin.write(sector * 512, &[7; 512], &[]).await;
