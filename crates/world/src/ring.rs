@@ -96,6 +96,8 @@ enum Payload {
     Read(ReadBufs),
     Write(WriteBufs),
     Receive(BufMut),
+    /// What completes is a new descriptor.
+    Accept,
 }
 
 /// The lists of an operation over several buffers; they must not move until it is submitted.
@@ -110,6 +112,16 @@ struct InFlight {
     _vectors: Vectors,
     _file: Rc<Registered>,
     state: State,
+}
+
+impl Drop for InFlight {
+    /// A connection that was accepted after its caller had given up belongs to nobody.
+    fn drop(&mut self) {
+        if let (Payload::Accept, State::Done(descriptor @ 0..)) = (&self.payload, &self.state) {
+            // SAFETY: the kernel made it for this operation, and nobody else has seen it.
+            drop(unsafe { OwnedFd::from_raw_fd(*descriptor) });
+        }
+    }
 }
 
 enum State {
@@ -362,7 +374,7 @@ impl Ring {
     pub async fn accept(&self, listener: &FixedFile) -> io::Result<OwnedFd> {
         let entry = entry_for!(listener, fd => opcode::Accept::new(
             fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build());
-        let operation = self.start(entry, Payload::Nothing, Vectors::default(), listener);
+        let operation = self.start(entry, Payload::Accept, Vectors::default(), listener);
         // SAFETY: a successful accept gives a new descriptor that nobody else knows.
         operation.await.1.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
@@ -480,7 +492,9 @@ impl Ring {
         inner.queue(cancel.user_data(IGNORED_KEY));
         drop(inner);
         let start = Instant::now();
-        while !self.0.borrow().operations.is_empty() {
+        // What has ended and was not awaited yet holds nothing of the kernel's.
+        let under_way = |operation: &InFlight| !matches!(operation.state, State::Done(_));
+        while self.0.borrow().operations.iter().any(|(_, operation)| under_way(operation)) {
             if start.elapsed() > DRAIN_LIMIT {
                 // The kernel may still write into these buffers: losing them is the safe way out.
                 std::mem::forget(std::mem::take(&mut self.0.borrow_mut().operations));
@@ -592,11 +606,12 @@ impl Future for Operation {
         let mut inner = self.ring.0.borrow_mut();
         let operation = &mut inner.operations[key];
         if let State::Done(result) = operation.state {
-            let done = inner.operations.remove(key);
+            let mut done = inner.operations.remove(key);
             drop(inner);
             self.key = None;
+            let payload = std::mem::replace(&mut done.payload, Payload::Nothing);
             let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-            return Poll::Ready((done.payload, result));
+            return Poll::Ready((payload, result));
         }
         match &mut operation.state {
             State::Waiting(Some(waker)) => waker.clone_from(context.waker()),
@@ -698,6 +713,44 @@ mod tests {
         drop(world);
         assert_eq!(ring.0.borrow().operations.len(), 0, "the end of the world waits for it");
         drop(theirs);
+    }
+
+    #[test]
+    fn a_connection_nobody_waits_for_any_more_is_closed() {
+        let world = World::real(RingConfig::default()).unwrap();
+        let ring = world.ring().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let listener = ring.adopt(socket.into());
+        let limit = Duration::from_millis(1);
+        world.block_on(async {
+            let accept = ring.accept(&listener);
+            assert!(world.within(limit, "a connection", accept).await.is_err());
+            let ours = ring.adopt(UnixStream::connect(&path).unwrap().into());
+            let (_, result) = ring.receive(&ours, world.pool().take(8), false).await;
+            assert_eq!(result.unwrap(), 0, "the other end is closed");
+        });
+    }
+
+    #[test]
+    fn what_has_ended_unheard_holds_nothing_up() {
+        let world = World::real(RingConfig::default()).unwrap();
+        let ring = world.ring().unwrap().clone();
+        let file = ring.adopt(scratch());
+        let mut held =
+            Box::pin(ring.read(&file, 0, ReadBufs::from_vec(vec![world.pool().take(8)])));
+        world.block_on(ring.sync(&file)).unwrap();
+        let ended = || {
+            let inner = ring.0.borrow();
+            inner.operations.iter().any(|(_, operation)| matches!(operation.state, State::Done(_)))
+        };
+        while !ended() {
+            world.block_on(ring.sync(&file)).unwrap();
+        }
+        drop(world);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(held.as_mut().poll(&mut context).is_ready(), "it was given up for lost");
     }
 
     #[test]
