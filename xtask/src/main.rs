@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask test`, `compare`, `simulate`, `torture`, `fuzz` and `demo`.
+//! The project's own tasks: `cargo xtask test`, `compare`, `simulate`, `torture`, `fuzz` and
+//! `demo`.
 //!
 //! | file | what |
 //! | --- | --- |

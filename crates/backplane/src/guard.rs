@@ -254,9 +254,11 @@ fn array_names(name: &str, uuid: &str) -> Vec<String> {
     names
 }
 
-/// Whether everything that `what` destroys was named. At a terminal, asks for the names that are
-/// missing.
-pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<(), Failure> {
+/// What is lost and was not named: the names that are missing, and the losses in words.
+fn unnamed(
+    contents: &[Contents],
+    named: &[String],
+) -> Result<(BTreeSet<String>, Vec<String>), GuardError> {
     let names_something = |name: &String| {
         contents.iter().filter(|contents| !contents.is_empty()).any(|contents| {
             contents.own_names().contains(name)
@@ -264,7 +266,7 @@ pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<()
         })
     };
     if let Some(name) = named.iter().find(|name| !names_something(name)) {
-        return Err(GuardError::NothingLost { name: name.clone() }.into());
+        return Err(GuardError::NothingLost { name: name.clone() });
     }
     let mut names = BTreeSet::new();
     let mut losses = Vec::new();
@@ -273,12 +275,33 @@ pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<()
         names.extend(contents.names_to_type(&things));
         losses.extend(things.into_iter().map(|thing| thing.loss));
     }
+    Ok((names, losses))
+}
+
+fn refusal(what: &str, names: &BTreeSet<String>, losses: Vec<String>) -> GuardError {
+    let flags = names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect();
+    GuardError::NotNamed { what: what.to_owned(), losses, flags }
+}
+
+/// Refuses to destroy what was not named. Nobody is asked: whoever wants it is elsewhere.
+pub fn refuse_unnamed(
+    what: &str,
+    contents: &[Contents],
+    named: &[String],
+) -> Result<(), GuardError> {
+    let (names, losses) = unnamed(contents, named)?;
+    if losses.is_empty() { Ok(()) } else { Err(refusal(what, &names, losses)) }
+}
+
+/// Whether everything that `what` destroys was named. At a terminal, asks for the names that are
+/// missing.
+pub fn confirm(what: &str, contents: &[Contents], named: &[String]) -> Result<(), Failure> {
+    let (names, losses) = unnamed(contents, named)?;
     if losses.is_empty() {
         return Ok(());
     }
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let flags = names.iter().map(|name| format!("--yes-destroy {}", quoted(name))).collect();
-        return Err(GuardError::NotNamed { what: what.to_owned(), losses, flags }.into());
+        return Err(refusal(what, &names, losses).into());
     }
     for loss in losses {
         error::tell(format_args!("will be lost: {loss}"));

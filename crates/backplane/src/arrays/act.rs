@@ -1,4 +1,5 @@
-//! `backplane array fail|stop …`: what is done to an array in service, through its control socket.
+//! `backplane array fail|remove|add|replace|stop …`: what is done to an array in service, through
+//! its control socket.
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,55 @@ pub struct Fail {
     member: String,
 }
 
+/// Flags of `array remove`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    #[command(flatten)]
+    common: Common,
+    /// The member, as with `array fail`, or a spare by its drive
+    #[arg(value_name = "MEMBER")]
+    member: String,
+}
+
+/// How a job that an act begins is waited for, and what it may destroy.
+#[derive(Debug, Args)]
+pub struct Filling {
+    /// What on the drive may be lost: the name or UUID of an array, the label or id of a file
+    /// system, or the drive's path or serial number; may be repeated
+    #[arg(long, value_name = "NAME")]
+    yes_destroy: Vec<String>,
+    /// Return at once, instead of showing how the drive is filled until that has ended
+    #[arg(long)]
+    background: bool,
+}
+
+/// Flags of `array add`.
+#[derive(Debug, Args)]
+pub struct Add {
+    #[command(flatten)]
+    common: Common,
+    /// The drive
+    #[arg(value_name = "DRIVE")]
+    drive: PathBuf,
+    #[command(flatten)]
+    filling: Filling,
+}
+
+/// Flags of `array replace`.
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    common: Common,
+    /// The member that goes, as with `array fail`
+    #[arg(value_name = "MEMBER")]
+    member: String,
+    /// The drive that comes
+    #[arg(value_name = "DRIVE")]
+    drive: PathBuf,
+    #[command(flatten)]
+    filling: Filling,
+}
+
 /// Flags of `array stop`.
 #[derive(Debug, Args)]
 pub struct Stop {
@@ -51,7 +101,36 @@ impl Fail {
     /// Carries it out.
     pub fn run(self) -> Result<Outcome, Failure> {
         let member = member(&self.member);
-        self.common.change(Act::Fail { array: self.common.array.clone(), member })
+        self.common.change(Act::Fail { array: self.common.array.clone(), member }, true)
+    }
+}
+
+impl Remove {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let member = member(&self.member);
+        self.common.change(Act::Remove { array: self.common.array.clone(), member }, true)
+    }
+}
+
+impl Add {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let array = self.common.array.clone();
+        let drive = std::path::absolute(&self.drive)?;
+        let Filling { yes_destroy, background } = self.filling;
+        self.common.change(Act::Add { array, drive, yes_destroy }, background)
+    }
+}
+
+impl Replace {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let array = self.common.array.clone();
+        let member = member(&self.member);
+        let drive = std::path::absolute(&self.drive)?;
+        let Filling { yes_destroy, background } = self.filling;
+        self.common.change(Act::Replace { array, member, drive, yes_destroy }, background)
     }
 }
 
@@ -74,9 +153,13 @@ impl Common {
         client::serving(&self.array, self.control.as_deref())?.ask(act, |_| ())
     }
 
-    /// Asks for a change, and shows how the array is after it.
-    fn change(&self, act: Act) -> Result<Outcome, Failure> {
-        let state: ArrayState = self.ask(act)?;
+    /// Asks for a change, shows how what it began goes on, and how the array is after it.
+    fn change(&self, act: Act, background: bool) -> Result<Outcome, Failure> {
+        let mut server = client::serving(&self.array, self.control.as_deref())?;
+        let mut state: ArrayState = server.ask(act, |_| ())?;
+        if !background {
+            state = show::follow(&mut server, Act::Follow { array: self.array.clone() })?;
+        }
         if self.json {
             output::write_json(json!({ "array": state }))?;
         } else {

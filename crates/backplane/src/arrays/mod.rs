@@ -28,6 +28,12 @@ pub enum Verb {
     Serve(serve::Arguments),
     /// Take a member of a served array out of use
     Fail(act::Fail),
+    /// Take a member out of a served array; refused where data would be lost
+    Remove(act::Remove),
+    /// Give a served array a drive: a spare, or the member of an empty slot, which is filled
+    Add(act::Add),
+    /// Fill a drive to take over from a member of a served array, which serves until then
+    Replace(act::Replace),
     /// End the service of an array, when what is under way is done
     Stop(act::Stop),
     /// Copy the whole logical content out; reads only, works degraded
@@ -43,6 +49,9 @@ impl Verb {
             Verb::Show(arguments) => arguments.run(),
             Verb::Serve(arguments) => arguments.run(),
             Verb::Fail(arguments) => arguments.run(),
+            Verb::Remove(arguments) => arguments.run(),
+            Verb::Add(arguments) => arguments.run(),
+            Verb::Replace(arguments) => arguments.run(),
             Verb::Stop(arguments) => arguments.run(),
             Verb::Extract(arguments) => arguments.run(),
         }

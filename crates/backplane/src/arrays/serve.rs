@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use array::{Array, OpenMode};
 use clap::Args;
-use drive::{Drive, OpenOptions};
+use drive::{Drive, FileDrive, OpenOptions};
 use target::control::{self, ControlError, ControlServer};
 use target::nbd::Export;
 use target::nbd::server::{Address, Events, Limits, ListenError, Server, ServerEvent, offer};
@@ -82,7 +82,8 @@ impl Arguments {
     async fn serve(&self, world: &World) -> Result<Ended, Failure> {
         let interrupted = session::interruption(world)?;
         let needed = self.look(world).await?;
-        let scene = Rc::new(self.open(world, &needed).await?);
+        let held = self.open(world, &needed)?;
+        let scene = Rc::new(self.assemble(world, &held).await);
         let chosen = self.chosen(&scene)?;
         let mut exports: Vec<(Export, Rc<dyn Drive>)> = Vec::new();
         let mut arrays = Vec::new();
@@ -98,7 +99,7 @@ impl Arguments {
         }
         let server = Server::new(world, exports, Limits::default(), Rc::new(Log))?;
         let address = server.listen(&self.nbd)?;
-        let serving = Serving::new(world, Rc::clone(&scene), server.clone());
+        let serving = Serving::new(world, Rc::clone(&scene), held, server.clone());
         let doors = Rc::new(Door(Rc::clone(&serving)));
         let control = ControlServer::new(world, control::Limits::default(), doors)?;
         let sockets = self.listen(&control, &scene)?;
@@ -176,23 +177,28 @@ impl Arguments {
         Ok(scene.drives_below(&chosen))
     }
 
-    /// Opens the drives, alone unless they are only read, and the arrays on them.
-    async fn open(&self, world: &World, paths: &[PathBuf]) -> Result<Scene, Failure> {
-        let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
-        for path in paths {
-            drives.push(if self.read_only {
+    /// Opens the drives, alone unless they are only read.
+    fn open(&self, world: &World, paths: &[PathBuf]) -> Result<Vec<Rc<FileDrive>>, Failure> {
+        let open = |path: &PathBuf| {
+            if self.read_only {
                 let options = OpenOptions { exclusive: true, ..OpenOptions::LOOK };
-                Rc::new(guard::open(world, path, options)?)
+                guard::open(world, path, options).map(Rc::new)
             } else {
-                guard::open_alone(world, path)?
-            });
-        }
+                guard::open_alone(world, path)
+            }
+        };
+        paths.iter().map(open).collect()
+    }
+
+    /// The arrays on the drives.
+    async fn assemble(&self, world: &World, drives: &[Rc<FileDrive>]) -> Scene {
+        let drives = drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
         let mode = OpenMode {
             read_only: self.read_only,
             force_dirty: self.force || self.read_only,
             now_seconds: now_seconds(),
         };
-        Ok(Scene::of(world, drives, mode).await)
+        Scene::of(world, drives, mode).await
     }
 
     /// The arrays that are named; else all that open and that nothing stands on.

@@ -146,6 +146,12 @@ pub fn words(state: &ArrayState) -> String {
     let change = format!("{}, event {}", date(state.updated_unix_s), state.events);
     rows.push(row(["last change", &change]));
     rows.push(row(["redundancy", &redundancy_words(state)]));
+    if state.redundancy_agrees.is_some() {
+        rows.push(row(["consistency", consistency_words(&state.consistency)]));
+    }
+    if let Some(spares) = state.spares.filter(|&spares| spares > 0) {
+        rows.push(row(["spares", &spares.to_string()]));
+    }
     for (word, job) in [("job", &state.job), ("last job", &state.last_job)] {
         if let Some(job) = job {
             rows.push(row([word, &job.words()]));
@@ -169,6 +175,16 @@ fn redundancy_words(state: &ArrayState) -> String {
         (Some(false), Some(bytes)) if bytes > 0 => format!("agrees below {}", exact_size(bytes)),
         (Some(false), _) if state.served.is_some() => "is being made to agree".to_owned(),
         (Some(false), _) => "not known to agree: it was not shut down, or is in use now".to_owned(),
+    }
+}
+
+fn consistency_words(policy: &str) -> &str {
+    match policy {
+        "resync" => "resync: all of it, after a sudden end",
+        "bitmap" => "bitmap: a resync of what was being written, after a sudden end",
+        "ppl" => "ppl: partial parity of what is being written",
+        "journal" => "journal: what is being written goes there first",
+        other => other,
     }
 }
 
@@ -209,7 +225,9 @@ fn member_rows(members: &[Member]) -> Vec<Vec<String>> {
         cells.extend(serials.then(|| text(&member.serial)));
         let errors = member.read_errors.filter(|&errors| errors > 0);
         let errors = errors.map_or(String::new(), |errors| format!(", {errors} read errors"));
-        cells.push(format!("{}{errors}", member.verdict));
+        let replaced = member.replacement.as_ref();
+        let replaced = replaced.map_or(String::new(), |by| format!(", being replaced by {by}"));
+        cells.push(format!("{}{errors}{replaced}", member.verdict));
         rows.push(cells);
     }
     rows

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use array::{SlotState, SlotStatus, Status};
 use drive::{BlockDevice, Drive, Roots, list_devices};
-use format::md::Resync;
+use format::md::{ConsistencyPlace, MemberView, Resync};
 use geometry::{Geometry, layout_name};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,8 @@ pub struct ArrayState {
     pub events: u64,
     pub created_unix_s: u64,
     pub updated_unix_s: u64,
+    /// Which record of writes in flight it keeps: none, resync, bitmap, ppl or journal.
+    pub consistency: String,
     /// `None` at levels that keep nothing twice.
     pub redundancy_agrees: Option<bool>,
     /// Bytes below which it does, where it does in part.
@@ -50,6 +52,8 @@ pub struct ArrayState {
     pub bad_bytes: Option<u64>,
     pub member_of_another: bool,
     pub members: Vec<Member>,
+    /// Drives that stand by.
+    pub spares: Option<usize>,
     /// Widths that differ, where unequal members make them.
     pub zones: Vec<Zone>,
     /// The background job under way.
@@ -78,6 +82,8 @@ pub struct Member {
     pub unused_bytes: Option<u64>,
     pub bad_bytes: Option<u64>,
     pub read_errors: Option<u64>,
+    /// The drive that is filled to take over from it.
+    pub replacement: Option<String>,
     /// As its maker calls it.
     pub model: Option<String>,
     /// As printed on it.
@@ -118,6 +124,14 @@ impl Inventory {
         self.0.iter().find(|device| {
             device.path == path || device.partitions.iter().any(|part| part.path == path)
         })
+    }
+
+    /// The size of the drive or partition at `path`, or of the file there.
+    fn size_bytes(&self, path: &str) -> Option<u64> {
+        let Some(device) = self.of(path) else { return Some(fs::metadata(path).ok()?.len()) };
+        let path = fs::canonicalize(path).ok()?;
+        let part = device.partitions.iter().find(|part| part.path == path);
+        Some(part.map_or(device.size_bytes, |part| part.size_bytes))
     }
 
     /// The serial number of the drive at `path`, or of that which it is a partition of.
@@ -169,6 +183,9 @@ impl ArrayState {
     ) -> Self {
         for member in &mut members {
             let device = member.drive.as_deref().and_then(|path| inventory.of(path));
+            if let (None, Some(path)) = (member.size_bytes, &member.drive) {
+                member.size_bytes = inventory.size_bytes(path);
+            }
             member.model = device.and_then(|device| device.model.clone());
             member.serial = device.and_then(|device| device.serial.clone());
         }
@@ -199,6 +216,7 @@ impl ArrayState {
             events: view.events,
             created_unix_s: view.created.seconds(),
             updated_unix_s: view.updated.seconds(),
+            consistency: consistency(view).to_owned(),
             redundancy_agrees: redundant.then_some(view.resync == Resync::Clean),
             redundancy_agrees_to_bytes: match view.resync {
                 Resync::From(bytes) if redundant => Some(bytes),
@@ -207,11 +225,23 @@ impl ArrayState {
             bad_bytes,
             member_of_another: found.is_inner(),
             members,
+            spares: array.map(|array| array.status().spares),
             zones: zones(found),
             job: None,
             last_job: None,
             served,
         }
+    }
+}
+
+/// The record of writes in flight that a superblock tells of.
+fn consistency(view: &MemberView) -> &'static str {
+    match view.consistency {
+        ConsistencyPlace::Journal => "journal",
+        ConsistencyPlace::Ppl { .. } => "ppl",
+        ConsistencyPlace::Bitmap { .. } => "bitmap",
+        ConsistencyPlace::Resync if view.layout.level.is_redundant() => "resync",
+        ConsistencyPlace::Resync => "none",
     }
 }
 
@@ -252,6 +282,7 @@ fn candidate(found: &Found<'_>, index: usize, verdict: String) -> Member {
         unused_bytes: Some(view.data_bytes.saturating_sub(used)),
         bad_bytes: None,
         read_errors: None,
+        replacement: None,
         model: None,
         serial: None,
     }
@@ -267,6 +298,7 @@ fn in_slot(found: &Found<'_>, slot: usize, status: &SlotStatus) -> Member {
         slot: Some(slot),
         bad_bytes: status.drive.is_some().then_some(status.bad_bytes),
         read_errors: status.drive.is_some().then_some(status.read_errors),
+        replacement: status.replacement.clone(),
         ..known.unwrap_or(Member {
             slot: None,
             drive: status.drive.clone(),
@@ -279,6 +311,7 @@ fn in_slot(found: &Found<'_>, slot: usize, status: &SlotStatus) -> Member {
             unused_bytes: None,
             bad_bytes: None,
             read_errors: None,
+            replacement: None,
             model: None,
             serial: None,
         })

@@ -6,10 +6,12 @@
 //! | `place` | where sockets lie, and whose they are |
 //! | `client` | asking |
 //! | `serving` | answering: acts on the arrays of this process |
+//! | `members` | ... that concern a member |
 //!
 //! `docs/control.md` describes the protocol for programs.
 
 pub mod client;
+pub mod members;
 pub mod place;
 pub mod protocol;
 pub mod serving;

@@ -1,6 +1,7 @@
 //! Requests to a serving process and its answers: one JSON document per line.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -41,6 +42,25 @@ pub enum Act {
     Follow { array: String },
     /// Take a member out of use.
     Fail { array: String, member: String },
+    /// Take a member, or a spare, out of the array.
+    Remove { array: String, member: String },
+    /// Give the array another drive: a spare, or the member of an empty slot.
+    Add {
+        array: String,
+        drive: PathBuf,
+        /// What on it may be lost, by name.
+        #[serde(default)]
+        yes_destroy: Vec<String>,
+    },
+    /// Fill a drive to take over from a member.
+    Replace {
+        array: String,
+        member: String,
+        drive: PathBuf,
+        /// What on the drive may be lost, by name.
+        #[serde(default)]
+        yes_destroy: Vec<String>,
+    },
     /// End the service of the whole process, when what is under way is done.
     Stop {
         array: String,

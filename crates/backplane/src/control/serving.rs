@@ -1,22 +1,22 @@
 //! Answering: what administrators ask of the arrays of this process, done on them.
 
 use std::cell::{Cell, RefCell};
-use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, SlotState};
-use drive::DriveError;
+use array::Array;
+use drive::{DriveError, FileDrive};
 use serde::Serialize;
 use serde_json::{Value, json};
 use target::control::{Acts, NobodyListens, Refused, Replies};
 use target::nbd::server::Server;
 use world::{Notify, World, race};
 
+use super::members::Members;
 use super::protocol::{self, Act, Answer, JobProgress, List, Listed};
 use crate::arrays::job::Job;
-use crate::arrays::state::{ArrayState, Inventory, same_drive};
+use crate::arrays::state::{ArrayState, Inventory};
 use crate::error::{Failure, Parts};
 use crate::scene::{ChooseError, Found, Scene};
 
@@ -25,9 +25,6 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// How often a peer that follows a job hears how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-
-/// How a slot is named in requests: the way it is shown.
-const SLOT: &str = "slot:";
 
 /// Why an act is not done.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +60,17 @@ pub enum ActError {
         /// The slot.
         slot: usize,
     },
+    /// The slot's member serves no more.
+    #[error(
+        "nobody serves in slot {slot} of {array}: there is nothing to replace\n\
+         hint: `array remove {array} slot:{slot}`, then `array add {array} DRIVE`"
+    )]
+    NothingToReplace {
+        /// The array.
+        array: String,
+        /// The slot.
+        slot: usize,
+    },
     /// The array's data would be lost with it.
     #[error(
         "{array} can't do without slot {slot} ({drive}): data would be lost\n\
@@ -75,9 +83,9 @@ pub enum ActError {
         slot: usize,
         /// Its drive.
         drive: String,
-        /// What the engine said.
+        /// What the engine said beyond that.
         #[source]
-        source: DriveError,
+        source: Option<DriveError>,
     },
     /// Other arrays would lose their service.
     #[error(
@@ -103,6 +111,8 @@ pub enum ActError {
 pub struct Serving {
     world: World,
     scene: Rc<Scene>,
+    /// The drives that are open: nobody else, this process included, can open them again.
+    held: RefCell<Vec<Rc<FileDrive>>>,
     server: Server,
     ending: Cell<bool>,
     /// How the service ended, once it has.
@@ -111,11 +121,17 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// For the arrays of `scene`, which `server` serves.
-    pub fn new(world: &World, scene: Rc<Scene>, server: Server) -> Rc<Self> {
+    /// For the arrays of `scene` on the drives `held`, which `server` serves.
+    pub fn new(
+        world: &World,
+        scene: Rc<Scene>,
+        held: Vec<Rc<FileDrive>>,
+        server: Server,
+    ) -> Rc<Self> {
         Rc::new(Serving {
             world: world.clone(),
             scene,
+            held: RefCell::new(held),
             server,
             ending: Cell::new(false),
             ended: RefCell::default(),
@@ -150,13 +166,24 @@ impl Serving {
                 self.show(&array)
             }
             Act::Fail { array, member } => {
-                let found = self.found(&array)?;
-                let open = writable(&found)?;
-                let slot = slot_of(&found, open, &member)?;
-                if open.status().slots[slot].state != SlotState::Faulty {
-                    self.fail(&found, open, slot).await?;
-                }
-                self.show(&array)
+                self.change(&array, async |members| members.fail(&member).await.map(|()| None))
+                    .await
+            }
+            Act::Remove { array, member } => {
+                self.change(&array, async |members| members.remove(&member).await.map(|()| None))
+                    .await
+            }
+            Act::Add { array, drive, yes_destroy } => {
+                self.change(&array, async |members| {
+                    members.add(&drive, &yes_destroy).await.map(Some)
+                })
+                .await
+            }
+            Act::Replace { array, member, drive, yes_destroy } => {
+                self.change(&array, async |members| {
+                    members.replace(&member, &drive, &yes_destroy).await.map(Some)
+                })
+                .await
             }
             Act::Stop { array, all } => self.end(&array, all).await,
         }
@@ -179,27 +206,40 @@ impl Serving {
     async fn follow(&self, name: &str, replies: &Replies) -> Result<(), Failure> {
         let found = self.found(name)?;
         let array = found.array().map_err(|error| Parts::of(error))?;
-        while let Some(job) = array.status().job {
+        // Between two jobs, and before the first, there is none to tell of and more to come.
+        while race(array.background_done(), self.world.sleep(PROGRESS_EVERY)).await.is_err() {
             if self.ending.get() {
                 return Err(ActError::Ending.into());
             }
+            let Some(job) = array.status().job else { continue };
             let progress = JobProgress { title: found.title(), job: Job::from(&job) };
             replies.send(&Answer::Progress(document(&progress)?).to_string()).await?;
-            let done = array.background_done();
-            if race(done, self.world.sleep(PROGRESS_EVERY)).await.is_ok() {
-                break;
-            }
         }
         Ok(())
     }
 
-    async fn fail(&self, found: &Found<'_>, array: &Array, slot: usize) -> Result<(), ActError> {
-        array.fail_member(slot).await.map_err(|source| ActError::Needed {
-            array: found.title(),
-            slot,
-            drive: array.status().slots[slot].drive.clone().unwrap_or_default(),
-            source,
-        })
+    /// Does something to the members of an array, and gives its state after it.
+    async fn change(
+        &self,
+        name: &str,
+        act: impl AsyncFnOnce(&Members<'_>) -> Result<Option<Rc<FileDrive>>, Failure>,
+    ) -> Result<Value, Failure> {
+        let found = self.found(name)?;
+        let array = writable(&found)?;
+        let held = self.held.borrow().clone();
+        let members = Members { world: &self.world, found, array, held: &held };
+        if let Some(drive) = act(&members).await? {
+            self.hold(drive);
+        }
+        self.show(name)
+    }
+
+    /// Remembers a drive that this process has open.
+    fn hold(&self, drive: Rc<FileDrive>) {
+        let mut held = self.held.borrow_mut();
+        if !held.iter().any(|known| Rc::ptr_eq(known, &drive)) {
+            held.push(drive);
+        }
     }
 
     async fn end(&self, name: &str, all: bool) -> Result<Value, Failure> {
@@ -271,34 +311,6 @@ fn writable<'a>(found: &Found<'a>) -> Result<&'a Array, Failure> {
         return Err(ActError::ReadOnly { array: found.title() }.into());
     }
     Ok(array)
-}
-
-/// The slot of the member that is called so.
-fn slot_of(found: &Found<'_>, array: &Array, member: &str) -> Result<usize, ActError> {
-    let status = array.status();
-    let drives: Vec<_> = status.slots.iter().map(|slot| slot.drive.as_deref()).collect();
-    let by_number = member.strip_prefix(SLOT).and_then(|number| number.parse::<usize>().ok());
-    if let Some(slot) = by_number.filter(|&slot| slot < drives.len()) {
-        return match drives[slot] {
-            Some(_) => Ok(slot),
-            None => Err(ActError::EmptySlot { array: found.title(), slot }),
-        };
-    }
-    let inventory = Inventory::read();
-    let is_meant = |drive: &str| {
-        same_drive(Path::new(drive), Path::new(member)) || inventory.serial(drive) == Some(member)
-    };
-    drives.iter().position(|drive| drive.is_some_and(is_meant)).ok_or_else(|| {
-        let members = drives.iter().enumerate().map(|(slot, drive)| match drive {
-            Some(drive) => format!("{SLOT}{slot} {drive}"),
-            None => format!("{SLOT}{slot} nobody"),
-        });
-        ActError::NoMember {
-            array: found.title(),
-            member: member.to_owned(),
-            members: members.collect(),
-        }
-    })
 }
 
 impl Found<'_> {

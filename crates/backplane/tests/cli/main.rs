@@ -12,4 +12,5 @@ mod corpus;
 mod help;
 mod kill;
 mod lab;
+mod members;
 mod serve;
