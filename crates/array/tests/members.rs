@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
 mod common;
 
 use std::rc::Rc;

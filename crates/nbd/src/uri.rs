@@ -58,7 +58,7 @@ pub enum UriError {
     #[error("{0:?} is no host for this kind of URI\nhint: nbd://HOST/EXPORT, nbd+unix:///EXPORT")]
     Host(String),
     /// No number from 1 to 65535.
-    #[error("{0:?} is no port")]
+    #[error("{0:?} is no port\nhint: 1 to 65535; without one, 10809 is meant")]
     Port(String),
     /// A `%` without two hexadecimal digits, or bytes that are no text.
     #[error("{0:?} is not encoded as a URI\nhint: write % as %25")]

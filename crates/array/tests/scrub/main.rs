@@ -1,9 +1,9 @@
 //! Checks and repairs in virtual time: what they find, what they mend, what they leave.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
-#![allow(dead_code, reason = "the common parts are shared with other tests")]
 
 #[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
 mod common;
 #[path = "../common/rated.rs"]
 mod rated;
