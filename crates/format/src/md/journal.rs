@@ -1,4 +1,4 @@
-//! The RAID 5/6 write journal: reading what a crashed set left in it.
+//! The RAID 4/5/6 write journal: what is put in it, and reading what a crashed set left there.
 //!
 //! A journal member's data area is a ring of blocks of 4 KiB. A meta block lists what follows it:
 //! data and parity blocks, each with a checksum, or notes that stripes were flushed. The next
@@ -23,7 +23,7 @@
 
 use super::SECTOR_BYTES;
 use super::types::Uuid;
-use crate::bytes::{u16_le, u32_le, u64_le};
+use crate::bytes::{put, u16_le, u32_le, u64_le};
 use crate::checksum::crc32c;
 
 /// The journal's block.
@@ -33,6 +33,12 @@ const BLOCK_SECTORS: u64 = JOURNAL_BLOCK_BYTES as u64 / SECTOR_BYTES;
 const JOURNAL_MAGIC: u32 = 0x6433_c509;
 const HEADER_BYTES: usize = 32;
 const CHECKSUM_OFFSET: usize = 4;
+
+/// Bytes of payload descriptions a meta block has room for.
+const PAYLOADS_BYTES_MAX: usize = JOURNAL_BLOCK_BYTES - HEADER_BYTES;
+
+/// A description: type, flags, size, location, before its checksums.
+const PAYLOAD_HEADER_BYTES: usize = 16;
 
 /// Why a block is no meta block of the log, or a payload in it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -209,6 +215,70 @@ impl<'a> MetaBlock<'a> {
     }
 }
 
+/// A meta block being filled. What it describes follows it in the ring, in the order it was added.
+#[derive(Clone, Debug, Default)]
+pub struct MetaBuilder {
+    payloads: Vec<u8>,
+    blocks: u64,
+}
+
+impl MetaBuilder {
+    /// Whether a row of `data` data blocks and `parities` parity blocks still fits: a row in two
+    /// meta blocks could be cut in half, and its data then taken for that of a write-back cache.
+    pub fn fits(&self, data: usize, parities: usize) -> bool {
+        let data_bytes = data * (PAYLOAD_HEADER_BYTES + 4);
+        let parity_bytes = PAYLOAD_HEADER_BYTES + 4 * parities;
+        self.payloads.len() + data_bytes + parity_bytes <= PAYLOADS_BYTES_MAX
+    }
+
+    /// Blocks described so far, the meta block itself not counted.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Adds one data block for an array sector.
+    pub fn data(&mut self, array_sector: u64, block: &[u8], set_uuid: Uuid) {
+        self.payload(0, array_sector, &[block], set_uuid);
+    }
+
+    /// Adds a row's parity blocks (P, on RAID 6 then Q) for a sector of the members' data areas.
+    pub fn parity(&mut self, member_sector: u64, blocks: &[&[u8]], set_uuid: Uuid) {
+        self.payload(1, member_sector, blocks, set_uuid);
+    }
+
+    fn payload(&mut self, kind: u16, location: u64, blocks: &[&[u8]], set_uuid: Uuid) {
+        let sectors = blocks.len() as u64 * BLOCK_SECTORS;
+        self.payloads.extend(kind.to_le_bytes());
+        self.payloads.extend([0; 2]);
+        self.payloads.extend((sectors as u32).to_le_bytes());
+        self.payloads.extend(location.to_le_bytes());
+        for block in blocks {
+            assert_eq!(block.len(), JOURNAL_BLOCK_BYTES, "the journal keeps whole blocks");
+            self.payloads.extend(block_checksum(set_uuid, &[block]).to_le_bytes());
+        }
+        self.blocks += blocks.len() as u64;
+    }
+
+    /// The block, for its place in the ring (sectors from its start) and in the sequence.
+    ///
+    /// # Panics
+    /// When more was added than fits.
+    pub fn build(&self, position: u64, sequence: u64, set_uuid: Uuid) -> Vec<u8> {
+        assert!(self.payloads.len() <= PAYLOADS_BYTES_MAX, "asked for with `fits`");
+        let mut block = vec![0; JOURNAL_BLOCK_BYTES];
+        put(&mut block, 0, &JOURNAL_MAGIC.to_le_bytes());
+        block[8] = 1;
+        let meta_bytes = (HEADER_BYTES + self.payloads.len()) as u32;
+        put(&mut block, 12, &meta_bytes.to_le_bytes());
+        put(&mut block, 16, &sequence.to_le_bytes());
+        put(&mut block, 24, &position.to_le_bytes());
+        put(&mut block, HEADER_BYTES, &self.payloads);
+        let sum = block_checksum(set_uuid, &[&block]);
+        put(&mut block, CHECKSUM_OFFSET, &sum.to_le_bytes());
+        block
+    }
+}
+
 /// A position in a ring of `ring_sectors`, which is behind its end by less than one round.
 pub fn wrap(position: u64, ring_sectors: u64) -> u64 {
     if position >= ring_sectors { position - ring_sectors } else { position }
@@ -286,8 +356,6 @@ fn block_checksum(set_uuid: Uuid, parts: &[&[u8]]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::put;
-
     const SET: Uuid = Uuid([9; 16]);
 
     /// A meta block at sector 80, number 7: one data block, one flush of two stripes.
@@ -325,6 +393,48 @@ mod tests {
         assert_eq!(stripes.sectors().collect::<Vec<_>>(), [128, 256]);
         assert_eq!(meta.next_position(1000), Ok(96));
         assert_eq!(meta.next_position(96), Ok(0));
+    }
+
+    #[test]
+    fn what_is_built_is_parsed_again() {
+        let blocks: Vec<[u8; 4096]> = (1..=4).map(|byte| [byte; 4096]).collect();
+        let mut builder = MetaBuilder::default();
+        builder.data(800, &blocks[0], SET);
+        builder.data(1600, &blocks[1], SET);
+        builder.parity(400, &[&blocks[2], &blocks[3]], SET);
+        assert_eq!(builder.blocks(), 4);
+        let block = builder.build(80, 7, SET);
+        let meta = MetaBlock::parse(&block, 80, Some(7), SET).expect("valid");
+        assert_eq!(meta.next_position(1000), Ok(120));
+        let mut seen = Vec::new();
+        for payload in meta.payloads() {
+            let (kind, found) = match payload.expect("whole") {
+                JournalPayload::Data(found) => (0, found),
+                JournalPayload::Parity(found) => (1, found),
+                JournalPayload::Flush(_) => panic!("none was added"),
+            };
+            for index in 0..found.count() {
+                let position = found.position + index as u64 * BLOCK_SECTORS;
+                let content = &blocks[(position as usize - 88) / 8];
+                assert!(found.check(index, content, SET));
+                seen.push((kind, found.location_sector, position));
+            }
+        }
+        assert_eq!(seen, [(0, 800, 88), (0, 1600, 96), (1, 400, 104), (1, 400, 112)]);
+    }
+
+    #[test]
+    fn a_meta_block_takes_what_fits() {
+        let mut builder = MetaBuilder::default();
+        let mut rows = 0;
+        while builder.fits(3, 1) {
+            (0..3).for_each(|sector| builder.data(sector, &[0; 4096], SET));
+            builder.parity(0, &[&[0; 4096]], SET);
+            rows += 1;
+        }
+        assert_eq!(rows, 4064 / 80);
+        let block = builder.build(0, 1, SET);
+        assert!(MetaBlock::parse(&block, 0, None, SET).is_ok());
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use create_request::{Consistency, CreateError, CreateRequest, NewMember};
 pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
 };
-pub use ppl::{PPL_HEADER_BYTES, PplEntry, PplError, PplLog};
+pub use ppl::{PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplError, PplLog, PplWrite};
 pub use superblock1::{
     Place, RESYNC_CLEAN, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError, places,
 };

@@ -30,8 +30,8 @@ pub const PPL_HEADER_BYTES: usize = 4096;
 
 const ENTRY_BYTES: usize = 24;
 const ENTRIES_OFFSET: usize = 536;
-/// As many as fit behind the fixed part.
-const ENTRIES_MAX: usize = (PPL_HEADER_BYTES - ENTRIES_OFFSET) / ENTRY_BYTES;
+/// Entries a log can have: as many as fit behind the header's fixed part.
+pub const PPL_ENTRIES_MAX: usize = (PPL_HEADER_BYTES - ENTRIES_OFFSET) / ENTRY_BYTES;
 const RESERVED_BYTES: usize = 512;
 const CHECKSUM_OFFSET: usize = 532;
 
@@ -63,7 +63,7 @@ pub enum PplError {
         expected: u32,
     },
     /// More entries than a header can hold.
-    #[error("partial parity log claims {entries} entries, at most {ENTRIES_MAX} fit")]
+    #[error("partial parity log claims {entries} entries, at most {PPL_ENTRIES_MAX} fit")]
     TooManyEntries {
         /// The number stored.
         entries: u32,
@@ -113,6 +113,19 @@ impl PplEntry {
     }
 }
 
+/// One write to log, before it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct PplWrite<'a> {
+    /// First array sector written.
+    pub data_sector: u64,
+    /// Bytes of data: equally much of each chunk that is written, which follow one another.
+    pub data_bytes: u32,
+    /// Slot of the parity member: the log's own.
+    pub parity_slot: u32,
+    /// XOR of the chunks that are not written; empty if all are.
+    pub partial_parity: &'a [u8],
+}
+
 /// One log: the writes that were in flight on the stripes whose parity this member holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplLog {
@@ -140,7 +153,7 @@ impl PplLog {
             return Err(PplError::BadSignature { stored, expected });
         }
         let entries = u32_le(header, 528);
-        if entries as usize > ENTRIES_MAX {
+        if entries as usize > PPL_ENTRIES_MAX {
             return Err(PplError::TooManyEntries { entries });
         }
         let mut parity_start = needed as u64;
@@ -188,9 +201,29 @@ impl PplLog {
 
     /// The header of a log without entries, which a new set starts with.
     pub fn build_empty(set_uuid: Uuid) -> Vec<u8> {
+        Self::build(set_uuid, 0, &[])
+    }
+
+    /// The header of a log of these writes; their partial parities follow it in the same order.
+    ///
+    /// # Panics
+    /// With more than [`PPL_ENTRIES_MAX`] writes, or a partial parity of 4 GiB or more.
+    pub fn build(set_uuid: Uuid, generation: u64, writes: &[PplWrite<'_>]) -> Vec<u8> {
+        assert!(writes.len() <= PPL_ENTRIES_MAX, "{} entries in one log", writes.len());
         let mut header = vec![0; PPL_HEADER_BYTES];
         header[..RESERVED_BYTES].fill(0xff);
         put(&mut header, RESERVED_BYTES, &signature(set_uuid).to_le_bytes());
+        put(&mut header, 520, &generation.to_le_bytes());
+        put(&mut header, 528, &(writes.len() as u32).to_le_bytes());
+        let entries = header[ENTRIES_OFFSET..].chunks_exact_mut(ENTRY_BYTES);
+        for (entry, write) in entries.zip(writes) {
+            let parity_bytes = u32::try_from(write.partial_parity.len()).expect("less than 4 GiB");
+            put(entry, 0, &write.data_sector.to_le_bytes());
+            put(entry, 8, &parity_bytes.to_le_bytes());
+            put(entry, 12, &write.data_bytes.to_le_bytes());
+            put(entry, 16, &write.parity_slot.to_le_bytes());
+            put(entry, 20, &crc32c(&[write.partial_parity]).to_le_bytes());
+        }
         let sum = header_checksum(&header);
         put(&mut header, CHECKSUM_OFFSET, &sum.to_le_bytes());
         header
@@ -213,14 +246,9 @@ mod tests {
 
     /// One log with one entry of `parity`.
     fn log(generation: u64, parity: &[u8]) -> Vec<u8> {
-        let mut bytes = PplLog::build_empty(SET);
-        put(&mut bytes, 520, &generation.to_le_bytes());
-        put(&mut bytes, 528, &1_u32.to_le_bytes());
-        put(&mut bytes, 536, &77_u64.to_le_bytes());
-        put(&mut bytes, 544, &(parity.len() as u32).to_le_bytes());
-        put(&mut bytes, 556, &crc32c(&[parity]).to_le_bytes());
-        let sum = header_checksum(&bytes);
-        put(&mut bytes, CHECKSUM_OFFSET, &sum.to_le_bytes());
+        let write =
+            PplWrite { data_sector: 77, data_bytes: 4096, parity_slot: 0, partial_parity: parity };
+        let mut bytes = PplLog::build(SET, generation, &[write]);
         bytes.extend(parity);
         bytes
     }
@@ -232,6 +260,26 @@ mod tests {
         assert_eq!(newest.generation, 6);
         assert_eq!(newest.entries[0].data_sector, 77);
         assert_eq!(newest.entries[0].partial_parity(&area), Ok(&[2; 512][..]));
+    }
+
+    #[test]
+    fn what_is_built_is_parsed_again() {
+        let parities = [vec![7; 512], Vec::new(), vec![9; 8192]];
+        let writes = parities.iter().zip(1..).map(|(partial_parity, number)| PplWrite {
+            data_sector: u64::from(number) << 33,
+            data_bytes: number * 4096,
+            parity_slot: number,
+            partial_parity,
+        });
+        let mut area = PplLog::build(SET, u64::MAX - 1, &writes.collect::<Vec<_>>());
+        area.extend(parities.concat());
+        let log = PplLog::newest(&area, SET).expect("valid");
+        assert_eq!((log.generation, log.entries.len()), (u64::MAX - 1, 3));
+        for ((entry, parity), number) in log.entries.iter().zip(&parities).zip(1..) {
+            assert_eq!(entry.data_sector, u64::from(number) << 33);
+            assert_eq!((entry.data_bytes, entry.parity_slot), (number * 4096, number));
+            assert_eq!(entry.partial_parity(&area), Ok(&parity[..]));
+        }
     }
 
     #[test]
