@@ -11,13 +11,14 @@ use drive::{
 use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Log};
 use crate::model::{Model, SECTOR_BYTES, Wrong, fill};
 use crate::plug::Plug;
 
 /// Bytes of each member the array uses: some dozens of stripes.
 const USED_BYTES: u64 = 128 << 10;
-const DRIVE_BYTES: u64 = 2 << 20;
+/// Room for a partial parity log, too.
+const DRIVE_BYTES: u64 = 4 << 20;
 
 /// No operation may take longer than this in virtual time.
 const OPERATION_LIMIT: Duration = Duration::from_secs(120);
@@ -63,7 +64,7 @@ impl Bed {
     pub async fn new(world: &World, kind: Kind, random: &mut SplitMix64) -> Result<Bed, Trouble> {
         let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
         let mut controls = Vec::new();
-        for index in 0..kind.members {
+        for index in 0..kind.members + usize::from(kind.log == Log::Journal) {
             let memory = Rc::new(MemoryDrive::new(&format!("d{index}"), DRIVE_BYTES, 512));
             let faulty = Faulty::new(world, memory, random.next_u64());
             controls.push(faulty.control());
@@ -75,10 +76,17 @@ impl Bed {
             level: kind.level,
             layout: Some(kind.layout),
             chunk_bytes: (kind.chunk_bytes > 0).then_some(kind.chunk_bytes),
-            slots: plugs.iter().map(|plug| Some(Rc::clone(plug) as Rc<dyn Drive>)).collect(),
+            slots: plugs[..kind.members]
+                .iter()
+                .map(|plug| Some(Rc::clone(plug) as Rc<dyn Drive>))
+                .collect(),
             spares: Vec::new(),
             size_bytes: (kind.losses > 0).then_some(USED_BYTES),
-            consistency: Consistency::Resync,
+            consistency: match kind.log {
+                Log::None => Consistency::Resync,
+                Log::Ppl => Consistency::Ppl,
+                Log::Journal => Consistency::Journal(Rc::clone(&plugs[kind.members]) as _),
+            },
             assume_clean: true,
             uuid: *b"simulated array.",
             now_seconds: 1_700_000_000,
@@ -302,7 +310,7 @@ impl Bed {
     async fn redundancy_agrees(&self, array: &Array) -> Result<(), Trouble> {
         let geometry = array.geometry();
         let gone = self.gone.borrow().clone();
-        let Some(sample) = (0..self.drives.len()).find(|slot| !gone.contains(slot)) else {
+        let Some(sample) = (0..self.kind.members).find(|slot| !gone.contains(slot)) else {
             return Ok(());
         };
         let examined = array::examine(self.world.pool(), self.drives[sample].as_ref()).await;
@@ -320,7 +328,7 @@ impl Bed {
             for stripe in 0..parity.stripes() {
                 let map = parity.stripe(stripe);
                 let mut chunks = Vec::new();
-                for slot in 0..self.drives.len() {
+                for slot in 0..self.kind.members {
                     let bytes = read(slot, map.member_offset(), chunk).await;
                     chunks.push(bytes.map_err(|error| failed("reading a member", error))?);
                 }

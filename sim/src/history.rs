@@ -89,8 +89,7 @@ fn pick(bed: &Bed, random: &mut SplitMix64) -> Event {
     let lost = bed.gone.borrow().len();
     let healthy = lost == 0;
     let may_lose = lost < bed.kind.losses && bed.array().status().synced_to_bytes.is_none();
-    // A parity array that is degraded has the write hole.
-    let may_cut = healthy || !bed.kind.has_parity();
+    let may_cut = healthy || !bed.kind.has_write_hole();
     match random.below(12) {
         0 | 1 if may_cut => Event::PowerCut,
         2 if may_cut => Event::PowerCuts,
@@ -98,7 +97,7 @@ fn pick(bed: &Bed, random: &mut SplitMix64) -> Event {
         4 if may_lose => Event::Fail,
         5 if may_lose => Event::Vanish,
         6 if may_lose => Event::SpoilWrites,
-        7 | 8 if may_lose && !bed.kind.has_parity() => Event::SpoilAndCut,
+        7 | 8 if may_lose && bed.kind.keeps_flight_whole() => Event::SpoilAndCut,
         _ => Event::Nothing,
     }
 }
@@ -199,7 +198,9 @@ async fn client_round(
     seed: u64,
 ) -> Result<bool, Trouble> {
     let mut random = SplitMix64::new(seed);
-    let pieces = bed.sectors() / PIECE_SECTORS;
+    let block = bed.kind.block_sectors();
+    let blocks = bed.sectors() / block;
+    let pieces = blocks / PIECE_SECTORS;
     for _ in 0..operations {
         let mine = pieces / clients;
         let piece = random.below(mine) * clients + client;
@@ -209,11 +210,12 @@ async fn client_round(
         // A client alone may take much at once.
         let (first, count) = match random.below(5) {
             0 if clients == 1 => {
-                let first = random.below(bed.sectors());
-                (first, 1 + random.below(bed.sectors() - first))
+                let first = random.below(blocks);
+                (first, 1 + random.below(blocks - first))
             }
             _ => (first, count),
         };
+        let (first, count) = (first * block, count * block);
         let well = match random.below(12) {
             0..5 => bed.write(first, count, false).await?,
             5 => bed.write(first, count, true).await?,

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::due;
 use crate::job::Jobs;
 use crate::lock::Mode;
+use crate::log::Log;
 use crate::mismatch::{self, Candidate, Mismatch};
 use crate::pace::JobPolicy;
 use crate::policy::Policy;
@@ -51,6 +52,23 @@ impl Array {
         let array = Array(Rc::new_cyclic(|this| Core { this: this.clone(), ..core }));
         due::wake(&array.0);
         array
+    }
+
+    /// After a replay: the members' superblocks say what it has mended, and the log is empty.
+    pub(crate) async fn begin_log(&self) -> Result<(), DriveError> {
+        let core = &self.0;
+        match &core.log {
+            Log::None => Ok(()),
+            Log::Ppl(ppl) => {
+                // In this order: an array in use whose log is empty has to be resynced.
+                core.commit().await?;
+                ppl.reset_all(core).await
+            }
+            Log::Journal(journal) => {
+                journal.begin(core).await?;
+                core.commit().await
+            }
+        }
     }
 
     /// Waits until the background work has ended: done, or stopped by what is in the status.
@@ -180,6 +198,10 @@ impl Array {
         if let Some(bitmap) = &self.0.bitmap {
             bitmap.finish(&self.0).await?;
         }
+        if let Some(journal) = self.0.log.journal() {
+            // The next start has little to replay then.
+            journal.reclaim(&self.0).await?;
+        }
         self.0.metadata.mark_clean(&self.0).await
     }
 
@@ -279,6 +301,9 @@ impl Array {
         if changes && self.0.stopping.get() {
             return Err(self.0.stopped(operation, offset, bytes));
         }
+        if changes && self.0.log.failure().is_some() {
+            return Err(self.0.without_log(operation, offset, bytes));
+        }
         check_range(&self.0.facts, operation, offset, bytes)
     }
 }
@@ -331,6 +356,10 @@ impl Drive for Array {
         if let Err(error) = self.check(Operation::Discard, offset, bytes) {
             return Io::ready(Err(error));
         }
+        if !self.0.log.is_none() {
+            // It would have to be logged as the zeroes it may leave: more work than it saves.
+            return Io::ready(Ok(Discarded::Unspecified));
+        }
         // Copies and parity must agree afterwards, and only zeroes are the same everywhere; what
         // does not cover whole stripes is left as it is.
         let step = self.0.geometry.stripe_bytes();
@@ -368,7 +397,7 @@ impl Drive for Array {
 }
 
 /// Zeroes on a parity level: whole stripes become zero on every member, since the parity of zeroes
-/// is zero; the ends are written.
+/// is zero; the ends are written, and everything is where it has to be logged.
 async fn zero_stripes(
     core: &Core,
     offset: u64,
@@ -382,7 +411,8 @@ async fn zero_stripes(
     let end = offset + bytes;
     let mut at = offset;
     while at < end {
-        let whole = if at.is_multiple_of(stripe_bytes) { (end - at) / stripe_bytes } else { 0 };
+        let aligned = at.is_multiple_of(stripe_bytes) && core.log.is_none();
+        let whole = if aligned { (end - at) / stripe_bytes } else { 0 };
         if whole == 0 {
             let part = (stripe_bytes - at % stripe_bytes).min(end - at);
             let zeroes = core.world.pool().take_zeroed(part as usize).freeze();

@@ -1,16 +1,16 @@
 //! Opening an array from members that were found and judged.
 //!
 //! Read-only, nothing is written, ever: where a log has to be replayed first, that happens on
-//! overlays in memory. Read-write, what this engine can't keep up to date is refused rather than
-//! left to rot.
+//! overlays in memory. Read-write, it is replayed onto the members and then made empty.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use drive::{DriveError, Facts};
+use format::md::journal::JOURNAL_BLOCK_BYTES;
 use format::md::{
-    ArrayState, Assembly, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync, Uuid, Verdict,
-    Version,
+    ArrayState, Assembly, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync, SECTOR_BYTES,
+    Uuid, Verdict, Version,
 };
 use format::own::scrub_offsets;
 use geometry::{Geometry, GeometryError, Shape};
@@ -22,12 +22,17 @@ use crate::bitmap::{Bitmap, BitmapTrouble, Source};
 use crate::core::Core;
 use crate::examine::{Scan, level_of};
 use crate::job::Jobs;
+use crate::journal::Journal;
 use crate::lock::RangeLocks;
+use crate::log::{self, Log, Replayed};
 use crate::metadata::{Metadata, Spare};
+use crate::ppl::Ppl;
 use crate::replay;
 use crate::scrub::{self, ScrubPost};
 use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
+
+const BLOCK_SECTORS: u64 = JOURNAL_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
 /// How to open an array.
 #[derive(Debug, Clone, Copy)]
@@ -84,14 +89,18 @@ pub enum AssembleError {
     /// sense: nobody knows which of its data is good.
     #[error("the bad-block log can't be relied on")]
     BadBlocks(#[source] DriveError),
-    /// The engine could not keep the set's log up to date.
+    /// The log's area could not hold what has to be logged at once.
     #[error(
-        "the set keeps a {log}, which is not written yet\n\
+        "the {log} has {bytes} bytes and needs {needed}\n\
          hint: open it read-only, or let md take the log out first"
     )]
-    LogNotWritten {
+    LogTooSmall {
         /// Which log.
         log: &'static str,
+        /// What there is.
+        bytes: u64,
+        /// What is needed.
+        needed: u64,
     },
     /// The engine could not keep the set's bitmap up to date.
     #[error("{0}\nhint: open it read-only, or let md take the bitmap out first")]
@@ -139,20 +148,23 @@ impl Scan {
         if let Some((_, error)) = unreliable.first() {
             without_unreliable(&geometry, &members, view, mode, error)?;
         }
-        if mode.read_only {
-            replay::replay(world, self, assembly, &geometry, &mut members).await?;
+        let journal = self.journal(assembly);
+        if !mode.read_only {
+            self.log_has_room(assembly, journal)?;
         }
+        let replayed =
+            replay::replay(world, self, assembly, &geometry, &mut members, mode.read_only).await?;
         let scrub = self.scrub_post(world, assembly, view.set_uuid, mode).await;
         let facts = facts_of(view, &geometry, &members, mode.read_only);
+        let degraded = !assembly.is_whole();
         let mirrored = geometry.copies() > 1;
         let slots = members.into_iter().map(|member| match member {
             Some((member, state)) => Slot::new(Some(member), state, mirrored),
             None => Slot::new(None, SlotState::Missing, mirrored),
         });
-        let synced_to = match view.resync {
-            Resync::From(bytes) if redundant => bytes,
-            _ => u64::MAX,
-        };
+        let synced_to =
+            if redundant { log::synced_to(view.resync, replayed, degraded) } else { u64::MAX };
+        let log = if mode.read_only { Log::None } else { self.log(assembly, journal, replayed) };
         let bitmap = self.bitmap(world, assembly, &geometry, synced_to, mode).await?;
         let metadata = self.metadata(world, assembly, mode);
         for (slot, error) in unreliable {
@@ -168,6 +180,7 @@ impl Scan {
             geometry,
             locks: RangeLocks::default(),
             gather: Gather::default(),
+            log,
             writes_in_flight: Gate::default(),
             writes_started: Cell::new(0),
             cleaner: Cell::new(false),
@@ -185,7 +198,63 @@ impl Scan {
             synced_durably_to: Cell::new(synced_to),
         };
         self.replacements(world, assembly, mode, &core).await?;
-        Ok(Array::start(core))
+        let array = Array::start(core);
+        array.begin_log().await?;
+        Ok(array)
+    }
+
+    /// The candidate that carries the journal.
+    fn journal(&self, assembly: &Assembly) -> Option<usize> {
+        let mut verdicts = assembly.verdicts.iter();
+        verdicts.find(|(_, verdict)| *verdict == Verdict::Journal).map(|&(journal, _)| journal)
+    }
+
+    /// Whether the set's log can hold what this engine logs at once.
+    fn log_has_room(
+        &self,
+        assembly: &Assembly,
+        journal: Option<usize>,
+    ) -> Result<(), AssembleError> {
+        let view = |candidate: usize| &self.candidates[candidate].view;
+        let logs: Vec<(&'static str, u64, u64)> =
+            match (view(assembly.reference).consistency, journal) {
+                (ConsistencyPlace::Journal, Some(journal)) => {
+                    let needed = Journal::ring_sectors_min(assembly.slots.len()) * SECTOR_BYTES;
+                    vec![("journal", view(journal).data_bytes, needed)]
+                }
+                _ => {
+                    let areas = assembly.slots.iter().flatten();
+                    let areas = areas.filter_map(|&slot| match view(slot).consistency {
+                        ConsistencyPlace::Ppl { range, .. } => Some(range.length),
+                        _ => None,
+                    });
+                    let log = "partial parity log";
+                    areas.map(|bytes| (log, bytes, Ppl::AREA_BYTES_MIN)).collect()
+                }
+            };
+        match logs.into_iter().find(|(_, bytes, needed)| bytes < needed) {
+            Some((log, bytes, needed)) => Err(AssembleError::LogTooSmall { log, bytes, needed }),
+            None => Ok(()),
+        }
+    }
+
+    /// The log the array keeps from here on.
+    fn log(&self, assembly: &Assembly, journal: Option<usize>, replayed: Replayed) -> Log {
+        let view = &self.candidates[assembly.reference].view;
+        match (view.consistency, journal, replayed) {
+            (ConsistencyPlace::Ppl { multiple, .. }, ..) => {
+                let in_sync = view.resync != Resync::From(0);
+                Log::Ppl(Ppl::new(view.set_uuid, multiple, assembly.slots.len(), in_sync))
+            }
+            (_, Some(journal), Replayed::Journal { position, sequence }) => {
+                let found = &self.candidates[journal];
+                let drive = Rc::clone(&self.drives[found.drive]);
+                let sectors = found.view.data_bytes / JOURNAL_BLOCK_BYTES as u64 * BLOCK_SECTORS;
+                let ring = (found.view.layout.data_offset_bytes, sectors);
+                Log::Journal(Journal::new(view.set_uuid, drive, ring, (position, sequence)))
+            }
+            _ => Log::None,
+        }
     }
 
     /// Puts the drives that are to replace members beside those. One that is only read stays out:
@@ -329,8 +398,12 @@ impl Scan {
             let drive = Rc::clone(&self.drives[self.candidates[candidate].drive]);
             Some(Spare { drive, superblock: superblock(candidate)? })
         });
+        let journal = self.journal(assembly).and_then(|journal| {
+            let drive = Rc::clone(&self.drives[self.candidates[journal].drive]);
+            Some(Spare { drive, superblock: superblock(journal)? })
+        });
         let epoch_seconds = mode.now_seconds.saturating_sub(world.now_ns() / 1_000_000_000);
-        Metadata::new(superblocks, spares.collect(), epoch_seconds, true)
+        Metadata::new(superblocks, spares.collect(), journal, epoch_seconds, true)
     }
 }
 
@@ -371,18 +444,12 @@ fn startable(assembly: &Assembly, mode: OpenMode) -> Result<(), AssembleError> {
     }
 }
 
-/// Whether this engine keeps everything the set's metadata promises while it writes.
+/// Whether this engine writes superblocks of the set's version.
 fn writable(view: &MemberView) -> Result<(), AssembleError> {
     if view.version == Version::V0_90 {
         return Err(AssembleError::VersionNotWritten(view.version));
     }
-    match view.consistency {
-        ConsistencyPlace::Resync | ConsistencyPlace::Bitmap { .. } => Ok(()),
-        ConsistencyPlace::Ppl { .. } => {
-            Err(AssembleError::LogNotWritten { log: "partial parity log" })
-        }
-        ConsistencyPlace::Journal => Err(AssembleError::LogNotWritten { log: "journal" }),
-    }
+    Ok(())
 }
 
 /// The array's own facts, from its shape and its members'.
@@ -394,6 +461,11 @@ fn facts_of(
 ) -> Facts {
     let facts = || members.iter().flatten().map(|(member, _)| member.drive.facts());
     let block_bytes = facts().map(|facts| facts.block_bytes).max().unwrap_or(512);
+    let block_bytes = match view.consistency {
+        // The journal keeps whole blocks.
+        ConsistencyPlace::Journal => block_bytes.max(JOURNAL_BLOCK_BYTES as u32),
+        _ => block_bytes,
+    };
     let size_bytes = geometry.array_bytes();
     let any_turns = facts().any(|facts| facts.rotational == Some(true));
     let all_known = facts().all(|facts| facts.rotational.is_some());

@@ -21,7 +21,7 @@ pub(crate) struct Piece {
 }
 
 /// Offsets at which the same columns are written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Band {
     /// First byte, within the chunk.
     pub(crate) start: usize,
@@ -45,6 +45,40 @@ impl Band {
         };
         Some((cut(0, half), cut(half, len - half)))
     }
+
+    /// Parts of at most `rows_max` bytes of each column.
+    pub(crate) fn cut(self, rows_max: usize) -> Vec<Band> {
+        if self.len <= rows_max {
+            return vec![self];
+        }
+        let starts = (0..self.len).step_by(rows_max);
+        starts.map(|start| self.rows(start, rows_max.min(self.len - start))).collect()
+    }
+
+    /// The part of `len` bytes of each column from byte `start` of the band on.
+    pub(crate) fn rows(&self, start: usize, len: usize) -> Band {
+        let part = |(column, data): &(usize, Buf)| (*column, data.slice(start, len));
+        Band { start: self.start + start, len, written: self.written.iter().map(part).collect() }
+    }
+}
+
+/// The band in runs of columns that follow one another; a column that is to stand `apart` is a run
+/// of its own.
+pub(crate) fn runs(band: &Band, apart: impl Fn(usize) -> bool) -> Vec<Band> {
+    let mut runs: Vec<Band> = Vec::new();
+    for written in &band.written {
+        let last = runs.last_mut().and_then(|run| Some((run.written.last()?.0, run)));
+        match last {
+            Some((last, run)) if last + 1 == written.0 && !apart(last) && !apart(written.0) => {
+                run.written.push(written.clone());
+            }
+            _ => {
+                let (start, len) = (band.start, band.len);
+                runs.push(Band { start, len, written: SmallVec::from_iter([written.clone()]) });
+            }
+        }
+    }
+    runs
 }
 
 /// The bands of a stripe's pieces. Pieces of one column must not overlap.

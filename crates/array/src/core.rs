@@ -14,6 +14,7 @@ use crate::deadline::Alarms;
 use crate::due;
 use crate::job::Jobs;
 use crate::lock::RangeLocks;
+use crate::log::Log;
 use crate::members::SparePool;
 use crate::metadata::Metadata;
 use crate::policy::Policy;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     /// Stripes for parity levels, array bytes for the others.
     pub(crate) locks: RangeLocks,
     pub(crate) gather: Gather,
+    /// What closes the write hole.
+    pub(crate) log: Log,
     pub(crate) metadata: Metadata,
     /// The set's write-intent bitmap.
     pub(crate) bitmap: Option<Bitmap>,
@@ -207,6 +210,11 @@ impl Core {
     /// The error for what comes after the array was stopped.
     pub(crate) fn stopped(&self, operation: Operation, offset: u64, bytes: u64) -> DriveError {
         DriveError { kind: ErrorKind::Gone, ..self.lost(operation, offset, bytes) }
+    }
+
+    /// The error for writes after the journal has failed.
+    pub(crate) fn without_log(&self, operation: Operation, offset: u64, bytes: u64) -> DriveError {
+        DriveError { kind: ErrorKind::ReadOnly, ..self.lost(operation, offset, bytes) }
     }
 
     /// A read error leaves the member in the array, since its other data is still good; unless it

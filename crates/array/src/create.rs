@@ -56,9 +56,6 @@ pub enum CreateError {
     /// The shape makes no sense.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The engine could not keep this record up to date.
-    #[error("a {0} can't be kept yet")]
-    LogNotWritten(&'static str),
     /// A drive failed while it was written; the others may hold superblocks of the new array.
     #[error("writing the superblocks failed")]
     Drive(#[from] DriveError),
@@ -87,11 +84,6 @@ impl NewArray {
     /// # Errors
     /// [`CreateError`]: what is wrong with the request.
     pub fn plan(&self) -> Result<CreatePlan, CreateError> {
-        match self.consistency {
-            Consistency::None | Consistency::Resync | Consistency::Bitmap => {}
-            Consistency::Ppl => return Err(CreateError::LogNotWritten("partial parity log")),
-            Consistency::Journal(_) => return Err(CreateError::LogNotWritten("journal")),
-        }
         let level = Level::from_code(i32::from(self.level));
         let mut random = SplitMix64::new(u64::from_le_bytes(
             self.uuid[..8].try_into().expect("half of sixteen bytes"),

@@ -3,12 +3,13 @@
 //! | file | what |
 //! | --- | --- |
 //! | `examine` | looking at drives: superblocks, and which arrays they form |
-//! | `assemble`, `replay` | opening an array; logs replayed in memory for one that is only read |
+//! | `assemble`, `replay` | opening an array, and replaying its log (in memory where it is only read) |
 //! | `create`, `consistency` | making one, and the record of writes in flight it keeps |
 //! | `array`, `core`, `slot` | an open array, what its parts share, its members |
 //! | `read` | the way of a read, directly or from redundancy |
 //! | `copies` | writing where there is no parity |
 //! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
+//! | `log`, `ppl`, `journal` | what a stripe needs in its log before it is written |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
 //! | `mend`, `bad_blocks` | what could not be read is written anew, or listed as bad |
 //! | `deadline` | members that take too long |
@@ -46,7 +47,9 @@ mod fill_stripes;
 mod intent;
 mod job;
 mod job_status;
+mod journal;
 mod lock;
+mod log;
 mod members;
 mod mend;
 mod metadata;
@@ -54,6 +57,7 @@ mod mismatch;
 mod pace;
 mod plan;
 mod policy;
+mod ppl;
 mod read;
 mod rebuild;
 mod replay;

@@ -8,18 +8,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability, Io, Operation};
-use format::md::{Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
+use format::md::{ByteRange, Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
 use world::{Semaphore, WriteBufs};
 
 use crate::bitmap::Bitmap;
 use crate::core::Core;
+use crate::log::Log;
 use crate::slot::SlotState;
 
 /// Events that make a member stale for certain: md, and whoever follows its rule, takes one that
 /// is a single event behind for current, since a sudden end can come between two superblocks.
 const EVENTS_TO_STALE: u8 = 2;
 
-/// A spare's drive and superblock.
+/// The drive and superblock of a member without a slot.
 #[derive(Clone)]
 pub(crate) struct Spare {
     pub(crate) drive: Rc<dyn Drive>,
@@ -42,6 +43,8 @@ pub(crate) struct Metadata {
     /// ... of the drive that is to replace its member.
     replacements: RefCell<Vec<Option<Superblock>>>,
     spares: RefCell<Vec<Spare>>,
+    /// The drive with the set's journal.
+    journal: Option<Spare>,
     writable: bool,
     events: Cell<u64>,
     /// How many events are still due until the members that left are stale. They are written one
@@ -70,13 +73,15 @@ pub(crate) struct Metadata {
 impl Metadata {
     /// For an array whose superblocks stay as they are.
     pub(crate) fn read_only(slots: usize) -> Self {
-        Self::new(vec![None; slots], Vec::new(), 0, false)
+        Self::new(vec![None; slots], Vec::new(), None, 0, false)
     }
 
-    /// For an array that is written: the superblocks as found, per slot and of the spares.
+    /// For an array that is written: the superblocks as found, per slot, of the spares and of the
+    /// journal.
     pub(crate) fn new(
         superblocks: Vec<Option<Superblock>>,
         spares: Vec<Spare>,
+        journal: Option<Spare>,
         epoch_seconds: u64,
         writable: bool,
     ) -> Self {
@@ -91,6 +96,7 @@ impl Metadata {
             replacements: RefCell::new(vec![None; superblocks.len()]),
             superblocks: RefCell::new(superblocks),
             spares: RefCell::new(spares),
+            journal,
             writable,
             events: Cell::new(events),
             events_due: Cell::new(if somebody_left { EVENTS_TO_STALE } else { 0 }),
@@ -311,6 +317,13 @@ impl Metadata {
         });
         let failed = core.settle(Operation::Write, writes.collect()).await;
         self.write_others(core).await;
+        if let Some(journal) = &self.journal
+            && core.log.failure().is_none()
+            && let Err(error) = self.write_journal(core, journal).await
+            && let Some(log) = core.log.journal()
+        {
+            log.fail(core, error);
+        }
         self.event_incomplete.set(failed.iter().any(|(slot, _)| core.needs(*slot)));
         failed
     }
@@ -336,6 +349,44 @@ impl Metadata {
             let write = store(core, drive.as_ref(), &superblock);
             let _ = core.world.within(limit, "a spare's superblock", write).await;
         }
+    }
+
+    async fn write_journal(&self, core: &Core, journal: &Spare) -> Result<(), DriveError> {
+        let mut superblock = journal.superblock.clone();
+        self.update(core, &mut superblock, &self.roles(core));
+        if let Some(log) = core.log.journal() {
+            superblock.recovery_offset_or_journal_tail = log.tail_sector();
+        }
+        store(core, journal.drive.as_ref(), &superblock).await
+    }
+
+    /// Records a new tail of the journal, which is no event.
+    ///
+    /// # Errors
+    /// The journal's; it is failed then.
+    pub(crate) async fn store_journal(&self, core: &Core) -> Result<(), DriveError> {
+        let (Some(journal), Some(log)) = (&self.journal, core.log.journal()) else { return Ok(()) };
+        let _turn = self.turn.acquire(1).await;
+        let result = self.write_journal(core, journal).await;
+        if let Err(error) = &result {
+            log.fail(core, error.clone());
+        }
+        result
+    }
+
+    /// The journal has left: the next event says so.
+    pub(crate) fn note_journal_failure(&self) {
+        self.events_due.set(EVENTS_TO_STALE);
+    }
+
+    /// Where the partial parity log of a slot's member lies.
+    pub(crate) fn ppl_area(&self, slot: usize) -> Option<ByteRange> {
+        let superblocks = self.superblocks.borrow();
+        let superblock = superblocks[slot].as_ref()?;
+        let (offset, sectors) = superblock.ppl()?;
+        let offset_bytes = i64::from(offset) * SECTOR_BYTES as i64;
+        let start = superblock.place.offset_bytes.checked_add_signed(offset_bytes)?;
+        Some(ByteRange { start, length: u64::from(sectors) * SECTOR_BYTES })
     }
 
     /// Brings every slot's superblock up to the present state.
@@ -371,7 +422,8 @@ impl Metadata {
         let replacements = self.replacements.borrow();
         let spares = self.spares.borrow();
         let devices = superblocks.iter().chain(replacements.iter()).flatten();
-        let devices = devices.chain(spares.iter().map(|spare| &spare.superblock));
+        let others = spares.iter().chain(&self.journal).map(|other| &other.superblock);
+        let devices = devices.chain(others);
         let entries = |superblock: &Superblock| {
             superblock.roles.len().max(superblock.dev_number as usize + 1)
         };
@@ -392,6 +444,9 @@ impl Metadata {
         for spare in spares.iter() {
             roles[spare.superblock.dev_number as usize] = Role::Spare;
         }
+        if let Some(journal) = self.journal.as_ref().filter(|_| core.log.failure().is_none()) {
+            roles[journal.superblock.dev_number as usize] = Role::Journal;
+        }
         roles
     }
 
@@ -407,10 +462,11 @@ impl Metadata {
         // No microseconds, although there is a field for them: md takes all 64 bits for seconds.
         superblock.updated = Timestamp::new(seconds, 0);
         if core.redundant() {
-            superblock.resync_offset_sectors = match core.synced_durably_to.get() {
-                _ if self.dirty.get() => 0,
-                u64::MAX => RESYNC_CLEAN,
-                bytes => bytes / SECTOR_BYTES,
+            // What a log has is replayed; only what never was in sync has to be resynced.
+            superblock.resync_offset_sectors = match (&core.log, core.synced_durably_to.get()) {
+                (Log::None, _) | (Log::Ppl(_), u64::MAX) if self.dirty.get() => 0,
+                (_, u64::MAX) => RESYNC_CLEAN,
+                (_, bytes) => bytes / SECTOR_BYTES,
             };
         }
     }

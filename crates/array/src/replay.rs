@@ -1,4 +1,4 @@
-//! Replaying logs of writes that were in flight, for an array that is only read: on overlays, so
+//! Replaying logs of writes that were in flight. For an array that is only read, on overlays, so
 //! that the members stay as they are.
 //!
 //! - The *partial parity log* (RAID 5): parity of the stripes that were being written is computed
@@ -13,16 +13,22 @@ use std::rc::Rc;
 
 use drive::{Drive, Durability, Overlay};
 use format::md::journal::{JournalPayload, MetaBlock, wrap};
-use format::md::{Assembly, ConsistencyPlace, PplLog, SECTOR_BYTES, Uuid, Verdict};
-use geometry::{Geometry, Parity};
-use world::{World, WriteBufs};
+use format::md::{Assembly, ConsistencyPlace, PplLog, Resync, SECTOR_BYTES, Uuid, Verdict};
+use geometry::{Geometry, Parity, StripeMap};
+use world::{BufMut, World, WriteBufs};
 
 use crate::assemble::AssembleError;
 use crate::examine::{Scan, read_bytes};
+use crate::journal::SEQUENCE_JUMP;
+use crate::log::Replayed;
 use crate::slot::{Member, SlotState};
+use crate::stripe::recover_columns;
 
 /// md journals in blocks of this size.
 const BLOCK_BYTES: usize = 4096;
+
+/// As much of an entry is mended at once.
+const STRIP_BYTES: u64 = 64 << 10;
 
 /// A replay holds at most this much per member in memory; logs that are still needed are far
 /// smaller than their areas.
@@ -30,42 +36,60 @@ const REPLAY_BYTES_MAX: u64 = 1 << 30;
 
 type Members = [Option<(Member, SlotState)>];
 
-/// Puts overlays over the members and replays whatever log the set has.
+/// Replays whatever log the set has: onto the members, or with `read_only` onto overlays that are
+/// put over them.
 ///
 /// # Errors
-/// A drive's, when a log can't be read.
+/// A drive's, when a log can't be read or what it says can't be done.
 pub(crate) async fn replay(
     world: &World,
     scan: &Scan,
     assembly: &Assembly,
     geometry: &Geometry,
     members: &mut Members,
-) -> Result<(), AssembleError> {
-    let Geometry::Parity(parity) = geometry else { return Ok(()) };
+    read_only: bool,
+) -> Result<Replayed, AssembleError> {
+    let Geometry::Parity(parity) = geometry else { return Ok(Replayed::Nothing) };
     let view = &scan.candidates[assembly.reference].view;
-    match view.consistency {
-        ConsistencyPlace::Ppl { .. } => {
-            overlay(members);
+    let replayed = match view.consistency {
+        ConsistencyPlace::Ppl { .. } if view.resync != Resync::Clean => {
+            overlay(members, read_only);
+            let (mut entries, mut unreadable_logs) = (0, 0);
             for slot in 0..members.len() {
-                let candidate = assembly.slots[slot];
-                let Some(candidate) = candidate else { continue };
-                replay_ppl(world, scan, candidate, parity, members).await?;
+                let (Some(candidate), Some((_, SlotState::InSync))) =
+                    (assembly.slots[slot], &members[slot])
+                else {
+                    continue;
+                };
+                match replay_ppl(world, scan, candidate, parity, members).await? {
+                    Some(count) => entries += count,
+                    None => unreadable_logs += 1,
+                }
             }
+            Replayed::Ppl { entries, unreadable_logs }
         }
         ConsistencyPlace::Journal => {
             let is_journal = |(_, verdict): &&(usize, Verdict)| *verdict == Verdict::Journal;
-            if let Some(&(journal, _)) = assembly.verdicts.iter().find(is_journal) {
-                overlay(members);
-                replay_journal(world, scan, journal, parity, members).await?;
+            match assembly.verdicts.iter().find(is_journal) {
+                Some(&(journal, _)) => {
+                    overlay(members, read_only);
+                    replay_journal(world, scan, journal, parity, members).await?
+                }
+                None => Replayed::Nothing,
             }
         }
-        ConsistencyPlace::Resync | ConsistencyPlace::Bitmap { .. } => {}
+        _ => Replayed::Nothing,
+    };
+    if !read_only && replayed != Replayed::Nothing {
+        for (member, _) in members.iter().flatten() {
+            member.drive.flush().await?;
+        }
     }
-    Ok(())
+    Ok(replayed)
 }
 
-fn overlay(members: &mut Members) {
-    for (member, _) in members.iter_mut().flatten() {
+fn overlay(members: &mut Members, read_only: bool) {
+    for (member, _) in members.iter_mut().flatten().filter(|_| read_only) {
         member.drive = Rc::new(Overlay::new(Rc::clone(&member.drive), REPLAY_BYTES_MAX));
     }
 }
@@ -96,22 +120,23 @@ async fn write_data(
     Ok(())
 }
 
+/// Gives how many entries were whole; `None` when there is no valid log.
 async fn replay_ppl(
     world: &World,
     scan: &Scan,
     candidate: usize,
     parity: &Parity,
     members: &Members,
-) -> Result<(), AssembleError> {
+) -> Result<Option<usize>, AssembleError> {
     let found = &scan.candidates[candidate];
-    let ConsistencyPlace::Ppl { range, .. } = found.view.consistency else { return Ok(()) };
+    let ConsistencyPlace::Ppl { range, .. } = found.view.consistency else { return Ok(None) };
     let drive = scan.drives[found.drive].as_ref();
     let area = read_bytes(world.pool(), drive, range.start, range.length as usize).await?;
     // A log that is not valid holds nothing to replay.
-    let Ok(log) = PplLog::newest(&area, found.view.set_uuid) else { return Ok(()) };
+    let Ok(log) = PplLog::newest(&area, found.view.set_uuid) else { return Ok(None) };
+    let mut replayed = 0;
     for entry in &log.entries {
-        // md logs whole pages; anything else is not its work.
-        if !(entry.partial_parity_bytes as usize).is_multiple_of(BLOCK_BYTES) {
+        if u64::from(entry.partial_parity_bytes) % SECTOR_BYTES != 0 {
             continue;
         }
         let partial = match entry.partial_parity_bytes {
@@ -122,11 +147,12 @@ async fn replay_ppl(
             },
         };
         replay_entry(world, parity, members, entry, partial).await?;
+        replayed += 1;
     }
-    Ok(())
+    Ok(Some(replayed))
 }
 
-/// One entry, 4 KiB of each chunk at a time: parity is the partial parity and the data of every
+/// One entry, a part of each chunk at a time: parity is the partial parity and the data of every
 /// chunk the entry says was being written there.
 async fn replay_entry(
     world: &World,
@@ -148,16 +174,18 @@ async fn replay_entry(
         None => u64::from(entry.data_bytes) / columns as u64,
     };
     let written = u64::from(entry.data_bytes).div_ceil(strip.max(1)) as usize;
+    let strip = strip.min(chunk - within);
     let mut at = 0;
-    while at < strip && within + at < chunk {
+    while at < strip {
+        let bytes = (strip - at).min(STRIP_BYTES) as usize;
         let offset = map.member_offset() + within + at;
         let mut sum = match partial {
-            Some(partial) => partial[at as usize..][..BLOCK_BYTES.min(partial.len())].to_vec(),
-            None => vec![0; BLOCK_BYTES],
+            Some(partial) => partial[at as usize..][..bytes].to_vec(),
+            None => vec![0; bytes],
         };
         let mut known = true;
         for column in (first_column..columns).take(written) {
-            match read_data(world, members, map.data(column), offset, BLOCK_BYTES).await? {
+            match read_data(world, members, map.data(column), offset, bytes).await? {
                 Some(data) => parity::xor_into(&mut sum, &data),
                 None => known = false,
             }
@@ -165,7 +193,7 @@ async fn replay_entry(
         if known {
             write_data(world, members, map.p(), offset, &sum).await?;
         }
-        at += BLOCK_BYTES as u64;
+        at += bytes as u64;
     }
     Ok(())
 }
@@ -183,7 +211,7 @@ async fn replay_journal(
     journal: usize,
     parity: &Parity,
     members: &Members,
-) -> Result<(), AssembleError> {
+) -> Result<Replayed, AssembleError> {
     let found = &scan.candidates[journal];
     let drive = scan.drives[found.drive].as_ref();
     let set_uuid = found.view.set_uuid;
@@ -210,7 +238,11 @@ async fn replay_journal(
     for (member_offset, row) in rows {
         store_row(world, parity, members, member_offset, &row).await?;
     }
-    Ok(())
+    // A journal whose first block is none is new, or begins anew; what may lie further on in it has
+    // other numbers than one that follows from the time of its last superblock.
+    let fresh = found.view.updated.seconds() << 20;
+    let sequence = expected.unwrap_or(fresh) + SEQUENCE_JUMP;
+    Ok(Replayed::Journal { position, sequence })
 }
 
 struct Ring {
@@ -304,27 +336,25 @@ async fn store_row(
         return Ok(());
     }
     let map = parity.stripe(stripe);
-    for (&array_offset, block) in &row.data {
-        let (_, column, _) = parity.stripe_of(array_offset);
-        write_data(world, members, map.data(column), member_offset, block).await?;
-    }
     let targets = [Some(map.p()), map.q()];
     if row.parity.len() >= parity.parities() {
+        store_data(world, parity, members, &map, row).await?;
         let newest = &row.parity[row.parity.len() - parity.parities()..];
         for (slot, block) in targets.into_iter().flatten().zip(newest) {
             write_data(world, members, slot, member_offset, block).await?;
         }
         return Ok(());
     }
-    let mut columns = Vec::new();
-    for column in 0..map.data_members() {
-        let slot = map.data(column);
-        match read_data(world, members, slot, member_offset, BLOCK_BYTES).await? {
-            Some(data) => columns.push(data),
-            None => return Ok(()),
-        }
+    // Parity on the members still is that of the old data: what can't be read comes from it.
+    let Some(mut columns) = old_columns(world, members, &map, member_offset).await? else {
+        return store_data(world, parity, members, &map, row).await;
+    };
+    for (&array_offset, block) in &row.data {
+        let (_, column, _) = parity.stripe_of(array_offset);
+        columns[column].copy_from_slice(block);
     }
-    let columns: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
+    store_data(world, parity, members, &map, row).await?;
+    let columns: Vec<&[u8]> = columns.iter().map(|column| &column[..]).collect();
     let mut p = vec![0; BLOCK_BYTES];
     let mut q = vec![0; BLOCK_BYTES];
     let q_wanted = map.q().map(|_| &mut q[..]);
@@ -334,4 +364,56 @@ async fn store_row(
         write_data(world, members, slot, member_offset, &q).await?;
     }
     Ok(())
+}
+
+async fn store_data(
+    world: &World,
+    parity: &Parity,
+    members: &Members,
+    map: &StripeMap,
+    row: &Row,
+) -> Result<(), AssembleError> {
+    for (&array_offset, block) in &row.data {
+        let (_, column, within) = parity.stripe_of(array_offset);
+        let offset = map.member_offset() + within;
+        write_data(world, members, map.data(column), offset, block).await?;
+    }
+    Ok(())
+}
+
+/// A row's data as it is on the members, with what can't be read recovered; `None` where too much
+/// is missing.
+async fn old_columns(
+    world: &World,
+    members: &Members,
+    map: &StripeMap,
+    member_offset: u64,
+) -> Result<Option<Vec<BufMut>>, AssembleError> {
+    let read = async |slot: usize| -> Result<Option<BufMut>, AssembleError> {
+        let bytes = read_data(world, members, slot, member_offset, BLOCK_BYTES).await?;
+        Ok(bytes.map(|bytes| {
+            let mut buffer = world.pool().take(BLOCK_BYTES);
+            buffer.copy_from_slice(&bytes);
+            buffer
+        }))
+    };
+    let mut columns = Vec::new();
+    for column in 0..map.data_members() {
+        columns.push(read(map.data(column)).await?);
+    }
+    let lost: Vec<usize> = (0..columns.len()).filter(|&c| columns[c].is_none()).collect();
+    if !lost.is_empty() {
+        let (mut p, mut q) = (read(map.p()).await?, None);
+        if let Some(slot) = map.q() {
+            q = read(slot).await?;
+        }
+        if lost.len() > usize::from(p.is_some()) + usize::from(q.is_some()) {
+            return Ok(None);
+        }
+        for &column in &lost {
+            columns[column] = Some(world.pool().take(BLOCK_BYTES));
+        }
+        recover_columns(map, &mut columns, p.as_deref_mut(), q.as_deref_mut(), &lost);
+    }
+    Ok(columns.into_iter().collect())
 }

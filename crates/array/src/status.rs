@@ -1,5 +1,7 @@
 //! The one typed state of an array that every surface shows.
 
+use drive::DriveError;
+
 use crate::bitmap::BitmapStatus;
 use crate::core::Core;
 use crate::job_status::{JobEnd, JobKind, JobStatus};
@@ -18,7 +20,8 @@ pub enum Health {
     Checking,
     /// All members and all data are there, and somewhere it takes fewer losses than the level
     /// promises to lose some: stripes a resync had to leave, blocks that can't be read,
-    /// mismatches that a scrub found and nobody has mended.
+    /// mismatches that a scrub found and nobody has mended. Or the journal has failed, and nothing
+    /// is written any more.
     UnderProtected,
     /// All data is there and copies or parity are still to be made to agree.
     Resyncing,
@@ -66,7 +69,8 @@ impl Health {
             Signs { synced: false, .. }
             | Signs { unsynced_stripes: 1.., .. }
             | Signs { mismatched_bytes: 1.., .. }
-            | Signs { bad_bytes: 1.., .. } => Health::UnderProtected,
+            | Signs { bad_bytes: 1.., .. }
+            | Signs { log_failed: true, .. } => Health::UnderProtected,
             Signs { job: Some(JobKind::Check | JobKind::Repair), .. } => Health::Checking,
             Signs { read_only: true, .. } => Health::ReadOnly,
             _ => Health::Healthy,
@@ -89,6 +93,8 @@ struct Signs {
     lost_bytes: u64,
     /// Found by the last scrub, and left as they are.
     mismatched_bytes: u64,
+    /// The journal has failed: writes are refused.
+    log_failed: bool,
     job: Option<JobKind>,
     read_only: bool,
 }
@@ -117,8 +123,10 @@ pub struct Status {
     pub name: String,
     /// How it is.
     pub health: Health,
-    /// Nothing can be written.
+    /// Nothing can be written: it was opened so, or its journal has failed.
     pub read_only: bool,
+    /// What ended its journal, and with it its writes.
+    pub journal_failure: Option<DriveError>,
     /// Writes are under way, or were a moment ago.
     pub dirty: bool,
     /// Event count of its superblocks.
@@ -166,6 +174,7 @@ impl Status {
             lost_bytes: core.jobs.lost_bytes(),
             mismatched_bytes: scrub.as_ref().map_or(0, |scrub| scrub.counts.unmended_bytes),
             job: job.as_ref().map(|job| job.kind),
+            log_failed: core.log.failure().is_some(),
             read_only: core.facts.read_only,
         });
         let read_errors = core.metadata.read_errors();
@@ -182,7 +191,8 @@ impl Status {
         Status {
             name: core.facts.name.to_string(),
             health,
-            read_only: core.facts.read_only,
+            read_only: core.facts.read_only || core.log.failure().is_some(),
+            journal_failure: core.log.failure().cloned(),
             dirty: core.metadata.dirty(),
             events: core.metadata.events(),
             synced_to_bytes: (synced_to != u64::MAX).then_some(synced_to),
@@ -213,6 +223,7 @@ mod tests {
             bad_bytes: 0,
             lost_bytes: 0,
             mismatched_bytes: 0,
+            log_failed: false,
             job: None,
             read_only: false,
         };
@@ -223,6 +234,7 @@ mod tests {
             (Signs { job: Some(JobKind::Check), read_only: true, ..fine }, Health::Checking),
             (Signs { unsynced_stripes: 1, ..fine }, Health::UnderProtected),
             (Signs { mismatched_bytes: 512, ..fine }, Health::UnderProtected),
+            (Signs { log_failed: true, ..fine }, Health::UnderProtected),
             (Signs { bad_bytes: 512, read_only: true, ..fine }, Health::UnderProtected),
             (Signs { synced: false, ..fine }, Health::Resyncing),
             (Signs { synced: false, given_up: true, ..fine }, Health::UnderProtected),

@@ -8,7 +8,7 @@
 //!
 //! Parity is written at the same time as data, so a power cut between the two leaves the stripe
 //! inconsistent (the write hole); the array is marked dirty before its first write, and a dirty
-//! array is resynced when it is assembled.
+//! array is resynced when it is assembled. With a log (`log`) the stripe is made to agree from it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -21,9 +21,10 @@ use smallvec::SmallVec;
 use world::{Buf, BufMut, Pool, ReadBufs, WriteBufs};
 
 use crate::bands::{Band, Piece, bands};
-use crate::batch::{ReadBatch, WriteBatch};
+use crate::batch::ReadBatch;
 use crate::core::Core;
 use crate::lock::Mode;
+use crate::log::{self, Finished, Log};
 use crate::mend;
 use crate::plan::{Situation, Way, choose};
 use crate::split::WriteCutter;
@@ -248,30 +249,45 @@ async fn store(
     stripes: &BTreeMap<u64, Vec<Piece>>,
     durability: Durability,
 ) -> Result<(), DriveError> {
+    let _begun = core.log.begin(core).await;
+    let of_stripe = |(&stripe, pieces): (&u64, &Vec<Piece>)| {
+        bands(pieces).into_iter().map(move |band| (stripe, band)).collect::<Vec<_>>()
+    };
+    let all = stripes.iter().flat_map(of_stripe).collect();
+    for round in core.log.rounds(core, parity, all) {
+        store_bands(core, parity, &round, durability).await?;
+    }
+    Ok(())
+}
+
+async fn store_bands(
+    core: &Core,
+    parity: &Parity,
+    bands: &[(u64, Band)],
+    durability: Durability,
+) -> Result<(), DriveError> {
     // What could not be read during this write: it is recovered.
     let mut unreadable = Unreadable::default();
     let works = loop {
         let mut works = Vec::new();
         let mut reads = ReadBatch::new().patient(unreadable.patient);
         let mut planned = Ok(());
-        for (&stripe, pieces) in stripes {
-            let map = parity.stripe(stripe);
+        for (stripe, band) in bands {
+            let map = parity.stripe(*stripe);
             let start = map.member_offset();
             let in_sync = core.agrees(start..start + parity.chunk_bytes());
-            let planned_works = match plan_bands(core, map, bands(pieces), in_sync, &unreadable) {
-                Ok(works) => works,
+            match plan_band(core, map, band.clone(), in_sync, &unreadable) {
+                Ok(planned_works) => works.extend(planned_works),
                 Err(error) => {
                     planned = Err(error);
                     break;
                 }
-            };
-            for work in planned_works {
-                for part in wanted(core, &work, &unreadable) {
-                    let (slot, offset) = work.place(part);
-                    let buffer = core.world.pool().take(work.band.len);
-                    reads.add(slot, offset, buffer, (works.len(), part));
-                }
-                works.push(work);
+            }
+        }
+        for (index, work) in works.iter().enumerate() {
+            for part in wanted(core, work, &unreadable) {
+                let (slot, offset) = work.place(part);
+                reads.add(slot, offset, core.world.pool().take(work.band.len), (index, part));
             }
         }
         if let Err(error) = planned {
@@ -294,24 +310,21 @@ async fn store(
             unreadable.add(slot, offset, bytes);
         }
     };
-    let mut writes = WriteBatch::default();
-    for work in works {
-        finish(core, work, &mut writes);
-    }
-    writes.run(core, durability).await
+    let finished = works.into_iter().map(|work| finish(core, parity, work)).collect();
+    log::store(core, parity, finished, durability).await
 }
 
-/// How each band is written. One that can't be as a whole is cut: bad blocks at different places of
+/// How a band is written. One that can't be as a whole is cut: bad blocks at different places of
 /// several members are no loss.
-fn plan_bands(
+fn plan_band(
     core: &Core,
     map: StripeMap,
-    mut bands: Vec<Band>,
+    band: Band,
     in_sync: bool,
     unreadable: &Unreadable,
 ) -> Result<Vec<Work>, DriveError> {
-    let mut works = Vec::with_capacity(bands.len());
-    bands.reverse();
+    let mut works = Vec::with_capacity(1);
+    let mut bands = vec![band];
     while let Some(band) = bands.pop() {
         if let Some(way) = plan(core, &map, &band, in_sync, unreadable) {
             let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
@@ -407,14 +420,20 @@ fn wanted(core: &Core, work: &Work, unreadable: &Unreadable) -> Vec<Part> {
     }
 }
 
-/// Computes the new parity and queues what is to be written.
-fn finish(core: &Core, mut work: Work, writes: &mut WriteBatch) {
+/// Computes the new parity, and what a partial parity log wants of the old stripe.
+fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
     let len = work.band.len;
     let pool = core.world.pool();
     if work.way == Way::Recover {
         work.recover(pool);
         (work.p, work.q) = (None, None);
     }
+    let partial = match &core.log {
+        Log::Ppl(ppl) if ppl.wants(core, &work.map, &work.band) => Some(partial(&work, pool)),
+        _ => None,
+    };
+    // A journal keeps all parities of a row, also those nobody can be given now.
+    let kept = |slot: usize| core.slots[slot].writable() || core.log.journal().is_some();
     match work.way {
         Way::DataOnly => {}
         Way::ReadModifyWrite => {
@@ -430,9 +449,8 @@ fn finish(core: &Core, mut work: Work, writes: &mut WriteBatch) {
             }
         }
         Way::ReconstructWrite | Way::Recover => {
-            let writable = |slot: usize| core.slots[slot].writable();
-            work.p = writable(work.map.p()).then(|| pool.take(len));
-            work.q = work.map.q().filter(|&slot| writable(slot)).map(|_| pool.take(len));
+            work.p = kept(work.map.p()).then(|| pool.take(len));
+            work.q = work.map.q().filter(|&slot| kept(slot)).map(|_| pool.take(len));
             let mut new: SmallVec<[&[u8]; 32]> =
                 work.columns.iter().map(|old| old.as_deref().unwrap_or_default()).collect();
             for (column, data) in &work.band.written {
@@ -441,19 +459,31 @@ fn finish(core: &Core, mut work: Work, writes: &mut WriteBatch) {
             compute(&work.map, &new, work.p.as_deref_mut(), work.q.as_deref_mut());
         }
     }
-    let (p, q) = (work.p.take(), work.q.take());
-    for (part, parity) in [(Part::P, p), (Part::Q, q)] {
-        if let Some(parity) = parity {
-            let (slot, offset) = work.place(part);
-            writes.add(slot, offset, parity.freeze());
+    let Work { map, band, p, q, .. } = work;
+    let stripe = map.member_offset() / parity.chunk_bytes();
+    let (p, q) = (p.map(BufMut::freeze), q.map(BufMut::freeze));
+    Finished { map, stripe, band, p, q, partial }
+}
+
+/// XOR of the columns that are not written, before parity is brought up to date.
+fn partial(work: &Work, pool: &Pool) -> Buf {
+    let Work { band, way, columns, p, .. } = work;
+    let is_written = |column: usize| band.written.iter().any(|(written, _)| *written == column);
+    if band.written.len() == columns.len() {
+        return pool.copy_of(&[]);
+    }
+    let mut sum = pool.take_zeroed(band.len);
+    for (column, old) in columns.iter().enumerate() {
+        // Old parity without the old content of what is written, or the sum of the rest.
+        let part_of_it = is_written(column) == (*way == Way::ReadModifyWrite);
+        if let Some(old) = old.as_ref().filter(|_| part_of_it) {
+            parity::xor_into(&mut sum, old);
         }
     }
-    for (column, data) in &work.band.written {
-        let (slot, offset) = work.place(Part::Column(*column));
-        if core.slots[slot].writable() {
-            writes.add(slot, offset, data.clone());
-        }
+    if let (Way::ReadModifyWrite, Some(p)) = (way, p) {
+        parity::xor_into(&mut sum, p);
     }
+    sum.freeze()
 }
 
 /// Parity of a whole band, given all columns by data index.

@@ -350,3 +350,47 @@ fn a_check_finds_nothing_in_clean_sets_and_exactly_what_was_flipped() {
     println!("{checked} sets checked");
     assert!(checked >= 3);
 }
+
+/// Sets with a log, opened for writing: recovered to the recorded content, written on, and still
+/// right after a restart and without any one member.
+#[test]
+fn logs_of_md_are_recovered_and_written_on() {
+    let mut sets = sets("logs_of_md");
+    sets.retain(|set| ["journal", "ppl"].iter().any(|log| set.entry.name.contains(log)));
+    assert!(sets.len() >= 2);
+    for set in &sets {
+        let Entry { name, content, .. } = &set.entry;
+        let world = World::virtual_time(0);
+        let drives = unpack(&world, set);
+        let mode = OpenMode { read_only: false, ..MODE };
+        let open_again = |drives: &[Rc<dyn Drive>], mode: OpenMode| {
+            let scan = world.block_on(Scan::of(world.pool(), drives.to_vec()));
+            let array = world.block_on(scan.open(&world, &scan.assemblies[0], mode));
+            array.unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
+        let array = open_again(&drives, mode);
+        world.block_on(array.background_done());
+        let mut all = Vec::new();
+        pieces(&world, &array, content[0].size, |_, piece| all.extend_from_slice(piece));
+        let hash: String = Sha256::digest(&all).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hash, content[0].sha256, "{name}");
+        for start in (0..all.len() - (96 << 10)).step_by(700 << 10) {
+            let range = start..start + (96 << 10);
+            all[range.clone()].fill(start as u8 | 1);
+            let buffers = WriteBufs::from_iter([world.pool().copy_of(&all[range])]);
+            world.block_on(array.write(start as u64, buffers, Durability::Cached)).unwrap();
+        }
+        world.block_on(array.stop()).unwrap();
+        let same = |array: &Array, what: &str| {
+            pieces(&world, array, content[0].size, |at, piece| {
+                assert!(all[at as usize..][..piece.len()] == *piece, "{name} {what}: MiB at {at}");
+            });
+        };
+        same(&open_again(&drives, mode), "after a restart");
+        for lost in 0..3 {
+            let left = drives.iter().enumerate().filter(|(index, _)| *index != lost);
+            let left: Vec<_> = left.map(|(_, drive)| Rc::clone(drive)).collect();
+            same(&open_again(&left, MODE), &format!("without {lost}"));
+        }
+    }
+}

@@ -292,9 +292,6 @@ fn refused(source: CreateError, members: &Members) -> PlanError {
         CreateError::Plan(md::CreateError::Consistency { .. }) => {
             "redundant levels have resync and bitmap, raid5 also ppl, levels with parity a journal"
         }
-        CreateError::LogNotWritten(_) => {
-            "use --consistency resync: after a crash everything is brought to agree again"
-        }
         _ => "`backplane array create --help` says what can be asked for",
     };
     PlanError::Impossible { source, hint }

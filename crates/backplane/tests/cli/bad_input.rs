@@ -143,7 +143,8 @@ fn words_that_mean_nothing() {
     assert_eq!(level.status, 2);
     assert!(level.stderr.contains("raid50 or raid60"), "{level:?}");
     refused(&bench, &format!("{create} --level raid5 --layout near=2"), "unknown raid5 layout");
-    refused(&bench, &format!("{create} --level raid5 --consistency ppl"), "can't be kept yet");
+    let record = "cannot keep this record of writes in flight";
+    refused(&bench, &format!("{create} --level raid4 --consistency ppl"), record);
     refused(&bench, "array create a/b d0 d1 --level raid1", "is no name for an array");
     let long = "n".repeat(33);
     refused(&bench, &format!("array create {long} d0 d1 --level raid1"), "at most 32 fit");
