@@ -14,6 +14,7 @@ mod degraded;
 mod dirty;
 mod examine;
 mod guest;
+mod logs;
 mod nested;
 mod sets;
 mod shapes;
