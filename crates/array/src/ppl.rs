@@ -24,7 +24,7 @@ use drive::{DriveError, Durability, Zeroing};
 use format::md::{
     ByteRange, PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplLog, PplWrite, SECTOR_BYTES, Uuid,
 };
-use geometry::Parity;
+use geometry::{Parity, StripeMap};
 use world::{Buf, Gate, WriteBufs};
 
 use crate::bands::{Band, runs};
@@ -95,13 +95,11 @@ impl Ppl {
         None
     }
 
-    /// Whether a band has to be logged: parity is right, and none of the chunks written is known
-    /// by parity alone.
-    pub(crate) fn wants(&self, core: &Core, map: &geometry::StripeMap, band: &Band) -> bool {
-        let offset = map.member_offset() + band.start as u64;
-        let readable = |slot: usize| core.slots[slot].readable(offset, band.len as u64);
-        let data = || band.written.iter().all(|(column, _)| readable(map.data(*column)));
-        self.logging.get() && readable(map.p()) && data()
+    /// Whether a stripe's writes are logged: all that write parity are, also those for which a
+    /// replay can do nothing (the chunk's member is missing). One that was not would leave an older
+    /// entry the newest, and its replay would take the write back.
+    pub(crate) fn wants(&self, core: &Core, map: &StripeMap) -> bool {
+        self.logging.get() && core.slots[map.p()].writable()
     }
 
     /// Cuts bands into such that an entry can describe; see the head of this file.

@@ -429,7 +429,7 @@ fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
         (work.p, work.q) = (None, None);
     }
     let partial = match &core.log {
-        Log::Ppl(ppl) if ppl.wants(core, &work.map, &work.band) => Some(partial(&work, pool)),
+        Log::Ppl(ppl) if ppl.wants(core, &work.map) => Some(partial(&work, pool)),
         _ => None,
     };
     // A journal keeps all parities of a row, also those nobody can be given now.
