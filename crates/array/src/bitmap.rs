@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drive::{Drive, DriveError, Durability};
+use drive::{Drive, DriveError, Durability, Operation};
 use format::md::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader};
 use geometry::Geometry;
 use world::{Pool, Semaphore, WriteBufs, join_all};
@@ -263,21 +263,19 @@ impl Bitmap {
             .map(|page| (page.offset(), core.world.pool().copy_of(&page.bytes)))
             .collect();
         let writable = core.slots.iter().enumerate().filter(|(_, slot)| slot.writable());
+        // A member that does not answer must not hold up the write that needs the bit.
         let writes = writable.flat_map(|(index, slot)| {
             let place = slot.member().zip(core.metadata.bitmap_start(index));
-            let writes =
-                buffers.iter().filter_map(move |(offset, buffer)| {
-                    let (member, start) = place.clone()?;
-                    let (at, buffers) = (start + offset, WriteBufs::from_iter([buffer.clone()]));
-                    Some(async move {
-                        (index, member.drive.write(at, buffers, Durability::Durable).await)
-                    })
-                });
+            let writes = buffers.iter().filter_map(move |(offset, buffer)| {
+                let (member, start) = place.clone()?;
+                let (at, buffers) = (start + offset, WriteBufs::from_iter([buffer.clone()]));
+                Some((index, member.drive.write(at, buffers, Durability::Durable)))
+            });
             writes.collect::<Vec<_>>()
         });
-        let results = join_all(writes.collect::<Vec<_>>()).await;
-        self.page_writes.set(self.page_writes.get() + results.len() as u64);
-        results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?))).collect()
+        let writes: Vec<_> = writes.collect();
+        self.page_writes.set(self.page_writes.get() + writes.len() as u64);
+        core.settle(Operation::Write, writes).await
     }
 
     /// Sees to it that bits are cleared when their chunks have been quiet.

@@ -132,6 +132,16 @@ pub fn drives(world: &World, kind: Kind, seed: u64) -> Vec<Rc<dyn Drive>> {
 }
 
 pub async fn create(world: &World, kind: Kind, drives: &[Rc<dyn Drive>], clean: bool) -> Array {
+    create_with(world, kind, drives, clean, Consistency::Resync).await
+}
+
+pub async fn create_with(
+    world: &World,
+    kind: Kind,
+    drives: &[Rc<dyn Drive>],
+    clean: bool,
+    consistency: Consistency,
+) -> Array {
     let request = NewArray {
         name: "test".to_owned(),
         level: kind.level,
@@ -140,7 +150,7 @@ pub async fn create(world: &World, kind: Kind, drives: &[Rc<dyn Drive>], clean: 
         slots: drives.iter().cloned().map(Some).collect(),
         spares: Vec::new(),
         size_bytes: None,
-        consistency: Consistency::Resync,
+        consistency,
         assume_clean: clean,
         uuid: *b"0123456789abcdef",
         now_seconds: 1_700_000_000,

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use array::{Array, OpenMode, Scan};
+use array::{Array, Consistency, OpenMode, Scan};
 use drive::{Drive, Effect, ErrorKind, Fault, FaultControl, Faulty, Operation};
 use geometry::Level;
 use world::{ReadBufs, SplitMix64, World};
 
-use crate::common::{Kind, Twin, create, drives, random_bytes};
+use crate::common::{Kind, Twin, create_with, drives, random_bytes};
 
 const MODE: OpenMode =
     OpenMode { read_only: false, force_dirty: false, now_seconds: 1_800_000_000 };
@@ -29,6 +29,10 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new(world: &World, kind: Kind, seed: u64) -> Bench {
+        Bench::with(world, kind, seed, Consistency::Resync).await
+    }
+
+    pub async fn with(world: &World, kind: Kind, seed: u64, consistency: Consistency) -> Bench {
         let mut controls = Vec::new();
         let faulty = drives(world, kind, seed).into_iter().map(|drive| {
             let faulty = Faulty::new(world, drive, seed);
@@ -36,7 +40,7 @@ impl Bench {
             Rc::new(faulty) as Rc<dyn Drive>
         });
         let drives: Vec<_> = faulty.collect();
-        let array = create(world, kind, &drives, true).await;
+        let array = create_with(world, kind, &drives, true, consistency).await;
         let twin = Rc::new(Twin::new(world, Rc::new(array.clone())));
         let content = random_bytes(&mut SplitMix64::new(seed), 256 << 10);
         twin.write(0, &content, &[]).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use array::{Health, Policy, Scan, SlotState};
+use array::{Consistency, Health, Policy, Scan, SlotState};
 use drive::{Drive, Durability, Effect, ErrorKind, Fault, Operation};
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
@@ -85,6 +85,22 @@ fn writes_fail_a_drive_that_hangs() {
                 assert!(events[0] + 2 <= events[1], "{kind:?} {what}: {events:?}");
             });
         }
+    }
+}
+
+/// Setting a bit of the bitmap is a write to every member, too.
+#[test]
+fn a_bitmap_does_not_wait_for_a_drive_that_hangs() {
+    for kind in [RAID1, RAID5] {
+        in_virtual_time(35, async |world| {
+            let bench = Bench::with(&world, kind, 35, Consistency::Bitmap).await;
+            world.sleep(60 * SECOND).await;
+            bench.controls[0].add(Fault::new(Effect::Hang));
+            let (_, took) = timed(&world, bench.twin.write(4096, &[5; 512], &[])).await;
+            assert!(took <= SECOND, "{kind:?}: {took:?}");
+            assert_eq!(bench.array.status().slots[0].state, SlotState::Faulty, "{kind:?}");
+            bench.twin.check_all().await;
+        });
     }
 }
 
