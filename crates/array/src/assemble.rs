@@ -6,11 +6,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use drive::{DriveError, Facts};
+use drive::{Drive, DriveError, Facts};
 use format::md::journal::JOURNAL_BLOCK_BYTES;
 use format::md::{
-    ArrayState, Assembly, ConsistencyPlace, DevFlags, MemberView, Refusal, Resync, SECTOR_BYTES,
-    Uuid, Verdict, Version,
+    ArrayState, Assembly, ConsistencyPlace, DevFlags, Features, MemberView, Refusal, Resync,
+    SECTOR_BYTES, Uuid, Verdict, Version,
 };
 use format::own::scrub_offsets;
 use geometry::{Geometry, GeometryError, Shape};
@@ -25,6 +25,7 @@ use crate::job::Jobs;
 use crate::journal::Journal;
 use crate::lock::RangeLocks;
 use crate::log::{self, Log, Replayed};
+use crate::members;
 use crate::metadata::{Metadata, Spare};
 use crate::ppl::Ppl;
 use crate::replay;
@@ -197,7 +198,11 @@ impl Scan {
             synced_to: Cell::new(synced_to),
             synced_durably_to: Cell::new(synced_to),
         };
+        if let Some(bitmap) = &core.bitmap {
+            bitmap.held_by(&core);
+        }
         self.replacements(world, assembly, mode, &core).await?;
+        self.returning(world, assembly, mode, &core).await?;
         let array = Array::start(core);
         array.begin_log().await?;
         Ok(array)
@@ -284,6 +289,43 @@ impl Scan {
         Ok(())
     }
 
+    /// Takes back members that left, where the bitmap says all that they lack.
+    async fn returning(
+        &self,
+        world: &World,
+        assembly: &Assembly,
+        mode: OpenMode,
+        core: &Core,
+    ) -> Result<(), AssembleError> {
+        if mode.read_only {
+            return Ok(());
+        }
+        for (slot, candidate) in assembly.slots.iter().enumerate() {
+            let view = candidate.map(|candidate| &self.candidates[candidate].view);
+            let by_bitmap = |view: &MemberView| view.features.contains(Features::RECOVERY_BITMAP);
+            let recovering = matches!(core.slots[slot].state(), SlotState::Recovering { .. });
+            if recovering && view.is_some_and(by_bitmap) {
+                core.slots[slot].set_came_back();
+            }
+        }
+        for &(candidate, verdict) in &assembly.verdicts {
+            let left = matches!(verdict, Verdict::Stale { .. } | Verdict::Ejected { .. });
+            let Some(superblock) = self.superblocks[candidate].clone().filter(|_| left) else {
+                continue;
+            };
+            let reference = &self.candidates[assembly.reference].view;
+            let Ok(slot) = members::may_return(core, &self.candidates[candidate].view, reference)
+            else {
+                continue;
+            };
+            // One whose bad-block log can't be relied on stays out.
+            if let (member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
+                members::take_back(core, slot, member, superblock);
+            }
+        }
+        Ok(())
+    }
+
     fn geometry(&self, assembly: &Assembly, view: &MemberView) -> Result<Geometry, AssembleError> {
         let Some(level) = level_of(view.layout.level) else {
             return Err(AssembleError::Refused(Refusal::UnsupportedLevel(view.layout.level)));
@@ -321,13 +363,9 @@ impl Scan {
             }
             _ => SlotState::Faulty,
         };
-        let place = found.view.bad_blocks;
-        let (bad, log) = match place.filter(|place| place.in_use) {
-            None => (BadBlocks::none(place), Ok(())),
-            Some(in_use) => match BadBlocks::read(world, drive.as_ref(), in_use).await {
-                Ok(bad) => (bad, Ok(())),
-                Err(error) => (BadBlocks::none(place), Err(error)),
-            },
+        let (bad, log) = match bad_blocks(world, drive.as_ref(), &found.view).await {
+            Ok(bad) => (bad, Ok(())),
+            Err(error) => (BadBlocks::none(found.view.bad_blocks), Err(error)),
         };
         let write_mostly = found.view.devflags.contains(DevFlags::WRITE_MOSTLY);
         Ok((Member { drive, data_offset, bad, write_mostly }, state, log))
@@ -360,9 +398,6 @@ impl Scan {
             return Ok(bitmap.ok());
         }
         let bitmap = bitmap?;
-        if sources.len() < assembly.slots.iter().flatten().count() {
-            bitmap.distrust();
-        }
         Ok(Some(bitmap))
     }
 
@@ -426,6 +461,21 @@ fn without_unreliable(
         return Err(AssembleError::Refused(Refusal::DirtyDegraded));
     }
     Ok(())
+}
+
+/// A member's bad-block log.
+///
+/// # Errors
+/// It can't be read, or makes no sense.
+pub(crate) async fn bad_blocks(
+    world: &World,
+    drive: &dyn Drive,
+    view: &MemberView,
+) -> Result<BadBlocks, DriveError> {
+    match view.bad_blocks.filter(|place| place.in_use) {
+        None => Ok(BadBlocks::none(view.bad_blocks)),
+        Some(in_use) => BadBlocks::read(world, drive, in_use).await,
+    }
 }
 
 fn startable(assembly: &Assembly, mode: OpenMode) -> Result<(), AssembleError> {

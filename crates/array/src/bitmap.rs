@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use drive::{Drive, DriveError, Durability, Operation};
@@ -15,7 +15,7 @@ use crate::bits::Bits;
 use crate::core::Core;
 use crate::examine::read_bytes;
 use crate::intent::{Intent, Page};
-use crate::slot::SlotState;
+use crate::slot::{Member, SlotState};
 
 /// The largest bitmap that is read: md keeps 128 KiB for it, and a damaged header may say anything.
 const AREA_BYTES_MAX: u64 = 1 << 20;
@@ -29,6 +29,8 @@ pub(crate) struct Bitmap {
     intent: RefCell<Intent>,
     /// One writes at a time; who comes meanwhile goes out together with the next.
     turn: Rc<Semaphore>,
+    /// Per slot, the member that has the bits as they were last written.
+    holders: RefCell<Vec<Weak<Member>>>,
     /// A task waits for the next tick.
     ticking: Cell<bool>,
     /// Writes of one page on one member.
@@ -111,6 +113,15 @@ pub(crate) async fn look(
     Ok(Ok(Found { header, bits }))
 }
 
+/// Per slot, the member that gets the bits.
+fn holders(core: &Core) -> Vec<Option<Rc<Member>>> {
+    core.slots.iter().map(|slot| slot.member().filter(|_| slot.writable())).collect()
+}
+
+fn holder(member: &Option<Rc<Member>>) -> Weak<Member> {
+    member.as_ref().map(Rc::downgrade).unwrap_or_default()
+}
+
 /// What the bitmap covers, in bytes.
 pub(crate) fn covered_bytes(geometry: &Geometry) -> u64 {
     match geometry {
@@ -188,6 +199,7 @@ impl Bitmap {
         Ok(Bitmap {
             intent: RefCell::new(intent),
             turn: Rc::new(Semaphore::new(1)),
+            holders: RefCell::default(),
             ticking: Cell::new(false),
             page_writes: Cell::new(0),
         })
@@ -236,6 +248,10 @@ impl Bitmap {
 
     /// Writes what is due; to be called in turn. Gives the members that could not be written.
     async fn write_due(&self, core: &Core) -> Vec<(usize, DriveError)> {
+        let members = holders(core);
+        if members.iter().zip(0..).any(|(member, slot)| !self.is_held(slot, member.as_ref())) {
+            self.intent.borrow_mut().distrust();
+        }
         let pages = self.intent.borrow_mut().take_due();
         let trusted = self.intent.borrow().trusted();
         // A header that was not to be believed comes after the bits it vouches for.
@@ -251,10 +267,20 @@ impl Bitmap {
         }
         let mut intent = self.intent.borrow_mut();
         match failed.is_empty() {
-            true => intent.written(&pages),
+            true => {
+                intent.written(&pages);
+                *self.holders.borrow_mut() = members.iter().map(holder).collect();
+            }
             false => intent.not_written(&pages),
         }
         failed
+    }
+
+    /// Whether a slot's member, if there is one, has the bits as they were last written.
+    fn is_held(&self, slot: usize, member: Option<&Rc<Member>>) -> bool {
+        let holders = self.holders.borrow();
+        let holder = || holders.get(slot).and_then(Weak::upgrade);
+        member.is_none_or(|member| holder().is_some_and(|holder| Rc::ptr_eq(&holder, member)))
     }
 
     async fn write_pages(&self, core: &Core, pages: &[Page]) -> Vec<(usize, DriveError)> {
@@ -364,9 +390,24 @@ impl Bitmap {
         self.intent.borrow().next_needed(from)
     }
 
-    /// Some member does not have these bits: every one gets all of them with the next write.
-    pub(crate) fn distrust(&self) {
-        self.intent.borrow_mut().distrust();
+    /// The first bytes from `from` on that members which left may lack.
+    pub(crate) fn next_dirty(&self, from: u64) -> Option<Range<u64>> {
+        self.intent.borrow().next_dirty(from)
+    }
+
+    /// Whether members that left may lack any of these bytes.
+    pub(crate) fn is_dirty(&self, bytes: &Range<u64>) -> bool {
+        self.intent.borrow().is_dirty(bytes)
+    }
+
+    /// The header as it is now.
+    pub(crate) fn header(&self) -> BitmapHeader {
+        *self.intent.borrow().header()
+    }
+
+    /// The members as they are have what was read; others get all of it with the next write.
+    pub(crate) fn held_by(&self, core: &Core) {
+        *self.holders.borrow_mut() = holders(core).iter().map(holder).collect();
     }
 
     /// Everything in these bytes was made to agree.

@@ -178,14 +178,6 @@ impl Core {
     /// The slot's replacement is its member now. To be recorded by the caller.
     pub(crate) fn promoted(&self, slot: usize) {
         self.metadata.promote(slot);
-        self.distrust_bitmap();
-    }
-
-    /// A member came that lacks the write-intent bitmap's bits: it gets all with the next event.
-    pub(crate) fn distrust_bitmap(&self) {
-        if let Some(bitmap) = &self.bitmap {
-            bitmap.distrust();
-        }
     }
 
     /// Makes everything on every member durable; one that can't is failed.

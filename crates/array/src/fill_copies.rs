@@ -20,6 +20,13 @@ pub(crate) struct Piece {
     tried: usize,
 }
 
+impl Piece {
+    /// Its bytes of the array.
+    pub(crate) fn array(&self) -> Range<u64> {
+        self.array_offset..self.array_offset + self.bytes
+    }
+}
+
 /// What a range of the members' data areas holds, in pieces.
 pub(crate) fn pieces(core: &Core, targets: &[usize], range: &Range<u64>) -> Vec<Piece> {
     let unit = match &core.geometry {

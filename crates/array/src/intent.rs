@@ -279,6 +279,16 @@ impl Intent {
         self.next_of(&self.needed, from)
     }
 
+    /// The first bytes from `from` on that may have been written since bits were last cleared.
+    pub(crate) fn next_dirty(&self, from: u64) -> Option<Range<u64>> {
+        self.next_of(&self.image, from)
+    }
+
+    /// Whether any of these bytes may have been written since bits were last cleared.
+    pub(crate) fn is_dirty(&self, bytes: &Range<u64>) -> bool {
+        self.image.any(self.chunks(bytes))
+    }
+
     fn next_of(&self, bits: &Bits, from: u64) -> Option<Range<u64>> {
         let chunk = u64::from(self.header.chunk_bytes);
         let run = bits.next_run(from / chunk)?;

@@ -5,15 +5,17 @@ use std::rc::{Rc, Weak};
 
 use drive::{Drive, DriveError, Durability, ErrorKind, Operation};
 use format::md::{
-    DevFlags, Features, MemberView, Place, SECTOR_BYTES, SUPERBLOCK_BYTES, Superblock, Uuid,
-    Version, initial_writes,
+    DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, SUPERBLOCK_BYTES,
+    Superblock, Uuid, Version, initial_writes, readd,
 };
 use world::{SplitMix64, WriteBufs};
 
 use crate::array::Array;
+use crate::assemble::bad_blocks;
 use crate::bad_blocks::BadBlocks;
 use crate::core::Core;
 use crate::due;
+use crate::examine::examine;
 use crate::job_status::JobEnd;
 use crate::metadata::Spare;
 use crate::slot::{Member, Replacement, SlotState};
@@ -71,6 +73,17 @@ pub enum MemberError {
     /// No such spare.
     #[error("no spare is called {0}")]
     NoSpare(String),
+    /// The drive is no member that left, or one the bitmap does not say enough about.
+    #[error("{drive} can't come back: {reason}")]
+    NotReturning {
+        /// The drive.
+        drive: Rc<str>,
+        /// Why.
+        reason: ReaddRefusal,
+    },
+    /// No superblock of the array is on the drive.
+    #[error("{0} was never a member of the array")]
+    Stranger(Rc<str>),
     /// All device numbers are in use.
     #[error("the superblocks have no room for another member")]
     Full,
@@ -121,7 +134,7 @@ impl Array {
     }
 
     /// Makes `drive` a spare; where a slot is empty it takes that and is filled. What is on the
-    /// drive is lost.
+    /// drive is lost; see [`Array::readd_member`] for one that was a member.
     ///
     /// # Errors
     /// [`MemberError`].
@@ -134,6 +147,34 @@ impl Array {
         core.commit().await?;
         due::wake(core);
         Ok(())
+    }
+
+    /// Takes a member back that left, and fills in what it missed; gives its slot. Nothing else of
+    /// what it holds is touched.
+    ///
+    /// # Errors
+    /// [`MemberError::NotReturning`] and [`MemberError::Stranger`] when it would have to be filled
+    /// from its start: [`Array::add_member`] does that.
+    pub async fn readd_member(&self, drive: Rc<dyn Drive>) -> Result<usize, MemberError> {
+        let core = &self.0;
+        changeable(core)?;
+        let name = drive.facts().name.clone();
+        let examined = examine(core.world.pool(), drive.as_ref()).await;
+        let reference = core.metadata.template().ok_or(MemberError::ReadOnly)?;
+        let ours = |superblock: &&Superblock| superblock.set_uuid == reference.set_uuid;
+        let found = examined.found.iter().filter(|found| found.implausible.is_none());
+        let superblock = found.filter_map(|found| found.superblock.as_ref()).find(ours);
+        let superblock = superblock.ok_or_else(|| MemberError::Stranger(name.clone()))?.clone();
+        let view = MemberView::from(&superblock);
+        let slot = may_return(core, &view, &MemberView::from(&reference))
+            .map_err(|reason| MemberError::NotReturning { drive: name, reason })?;
+        let bad = bad_blocks(&core.world, drive.as_ref(), &view).await;
+        let bad = bad.map_err(|_| error_of(&drive, ErrorKind::Media))?;
+        let member = Member { bad, ..member(drive, &superblock) };
+        take_back(core, slot, member, superblock);
+        core.commit().await?;
+        due::wake(core);
+        Ok(slot)
     }
 
     /// Takes the member out of a slot.
@@ -219,6 +260,28 @@ impl Array {
     }
 }
 
+/// The slot a member that left may come back to.
+pub(crate) fn may_return(
+    core: &Core,
+    view: &MemberView,
+    reference: &MemberView,
+) -> Result<usize, ReaddRefusal> {
+    let header = core.bitmap.as_ref().map(|bitmap| bitmap.header());
+    let empty = |slot: u16| {
+        let state = core.slots[usize::from(slot)].state();
+        matches!(state, SlotState::Missing | SlotState::Faulty)
+    };
+    readd(view, reference, header.as_ref(), &empty).map(usize::from)
+}
+
+/// Puts a member that left back into its slot: the next event says so.
+pub(crate) fn take_back(core: &Core, slot: usize, member: Member, superblock: Superblock) {
+    core.slots[slot].put(Rc::new(member), 0);
+    core.slots[slot].set_came_back();
+    let events = core.metadata.events();
+    core.metadata.seat(slot, Some(Superblock { events, ..superblock }));
+}
+
 fn changeable(core: &Core) -> Result<(), MemberError> {
     if !core.metadata.writable() || core.stopping.get() {
         return Err(MemberError::ReadOnly);
@@ -274,7 +337,6 @@ pub(crate) async fn engage(core: &Rc<Core>, slot: usize) -> JobEnd {
     };
     core.slots[slot].put(Rc::new(member(spare.drive, &spare.superblock)), 0);
     core.metadata.seat(slot, Some(spare.superblock));
-    core.distrust_bitmap();
     match core.commit().await {
         Ok(()) => JobEnd::Done,
         Err(error) => failed(&error),

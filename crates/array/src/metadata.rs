@@ -398,6 +398,9 @@ impl Metadata {
             self.update(core, superblock, &roles);
             let recovering = matches!(core.slots[slot].state(), SlotState::Recovering { .. });
             set_recovered(superblock, recovering.then(|| core.slots[slot].durable_bytes()));
+            if recovering && core.slots[slot].came_back() {
+                superblock.features = superblock.features.with(Features::RECOVERY_BITMAP);
+            }
             let lists = core.slots[slot].member().is_some_and(|member| member.bad.logged());
             set_lists(superblock, lists);
             superblock.features = superblock.features.without(Features::REPLACEMENT);
@@ -474,7 +477,7 @@ impl Metadata {
 
 /// Says how far a member's content goes; `None`: everywhere.
 fn set_recovered(superblock: &mut Superblock, upto_bytes: Option<u64>) {
-    let features = superblock.features;
+    let features = superblock.features.without(Features::RECOVERY_BITMAP);
     superblock.features = match upto_bytes {
         Some(_) => features.with(Features::RECOVERY_OFFSET),
         None => features.without(Features::RECOVERY_OFFSET),

@@ -17,6 +17,7 @@ use geometry::Geometry;
 use world::WriteBufs;
 
 use crate::bad_blocks;
+use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::due;
 use crate::fill_copies;
@@ -72,6 +73,13 @@ impl Fill {
     /// Whether the slot's own member is a source.
     pub(crate) fn own_serves(&self) -> bool {
         matches!(self, Fill::Replace(_))
+    }
+
+    /// The bitmap, where it knows all that the members lack.
+    fn bitmap<'a>(&self, core: &'a Core) -> Option<&'a Bitmap> {
+        let back = |&slot: &usize| core.slots[slot].came_back();
+        let all = matches!(self, Fill::Rebuild(slots) if slots.iter().all(back));
+        core.bitmap.as_ref().filter(|_| all)
     }
 
     /// How far the slot's drive has come; `None` when it is not filled (any more).
@@ -191,9 +199,18 @@ impl Pass for Fill {
         (start - start % unit).min(end)..end
     }
 
-    /// Everything behind the position does: what a log knows to be there can be left out here.
-    fn next(&self, _core: &Core, at: u64) -> Range<u64> {
-        at..u64::MAX
+    /// Everything behind the position does, unless all members that are filled came back and lack
+    /// only what the bitmap says.
+    fn next(&self, core: &Core, at: u64) -> Range<u64> {
+        let Some(bitmap) = self.bitmap(core) else { return at..u64::MAX };
+        let unit = match &core.geometry {
+            Geometry::Parity(parity) => parity.chunk_bytes(),
+            Geometry::Raid1(_) => PIECE_BYTES,
+            // The bits are about the array, the position about members: a window looks itself.
+            _ => return at..u64::MAX,
+        };
+        let Some(dirty) = bitmap.next_dirty(at) else { return u64::MAX..u64::MAX };
+        dirty.start / unit * unit..dirty.end.div_ceil(unit).saturating_mul(unit)
     }
 
     fn over(&self, core: &Core) -> Option<JobEnd> {
@@ -217,7 +234,10 @@ impl Pass for Fill {
 
     async fn window(&self, core: &Core, range: Range<u64>) -> Result<Window, DriveError> {
         let targets = self.targets(core, range.end);
-        let pieces = fill_copies::pieces(core, &targets, &range);
+        let mut pieces = fill_copies::pieces(core, &targets, &range);
+        if let Some(bitmap) = self.bitmap(core) {
+            pieces.retain(|piece| bitmap.is_dirty(&piece.array()));
+        }
         let locked = match &core.geometry {
             Geometry::Parity(parity) => fill_stripes::range(parity, &range),
             _ => fill_copies::range(&pieces),
@@ -274,6 +294,10 @@ impl Pass for Fill {
                     }
                 }
             }
+        }
+        if let Some(bitmap) = &core.bitmap {
+            // With nobody missing any more, what the bits said is done.
+            bitmap.clear_later(core);
         }
         core.commit().await
     }

@@ -74,6 +74,8 @@ pub(crate) struct Slot {
     replacement: RefCell<Option<Rc<Replacement>>>,
     /// How much of a recovering member's content survives a power cut.
     durable_bytes: Cell<u64>,
+    /// A recovering member lacks only what the bitmap says.
+    came_back: Cell<bool>,
     /// Only counted where there are copies to choose from.
     mirrored: bool,
     reads_in_flight: Rc<Cell<u32>>,
@@ -98,6 +100,7 @@ impl Slot {
                 SlotState::Recovering { upto_bytes } => upto_bytes,
                 _ => 0,
             }),
+            came_back: Cell::new(false),
             mirrored,
             reads_in_flight: Rc::default(),
             read_end: Cell::new(u64::MAX),
@@ -137,6 +140,16 @@ impl Slot {
         *self.member.borrow_mut() = Some(member);
         self.state.set(SlotState::Recovering { upto_bytes });
         self.durable_bytes.set(upto_bytes);
+        self.came_back.set(false);
+    }
+
+    /// Whether a recovering member was in the slot before, and lacks only what the bitmap says.
+    pub(crate) fn came_back(&self) -> bool {
+        self.came_back.get()
+    }
+
+    pub(crate) fn set_came_back(&self) {
+        self.came_back.set(true);
     }
 
     /// Nobody is in the slot any more.

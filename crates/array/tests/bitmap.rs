@@ -205,3 +205,104 @@ fn a_bitmap_older_than_the_superblocks_is_not_believed() {
     });
     world.end();
 }
+
+/// A member fails, the others go on, and it comes back: only what was written meanwhile goes to it.
+#[test]
+fn a_member_that_comes_back_gets_only_what_it_missed() {
+    for (seed, (level, layout, members)) in (1..).zip(SHAPES) {
+        let world = World::virtual_time(seed);
+        world.block_on(async {
+            let rack = Rack::new(&world, members, 24 << 20);
+            rack.create(level, layout, 16 << 10, BITMAP_CHUNK as u32).await;
+            let array = rack.open().await;
+            let size = array.facts().size_bytes;
+            for place in [0, size / 2] {
+                write(&world, &array, place, &[1; 65536]).await;
+            }
+            array.flush().await.unwrap();
+            world.sleep(TWO_TICKS).await;
+            array.fail_member(1).await.unwrap();
+            for place in [8192, size / 3 / 4096 * 4096, size - 65536] {
+                write(&world, &array, place, &[2; 65536]).await;
+            }
+            let status = array.status().bitmap.unwrap();
+            let missed = status.dirty_chunks * BITMAP_CHUNK;
+            // While it is served, or at the next start.
+            let array = if seed % 2 == 0 {
+                rack.drives[1].take();
+                let drive = rack.dynamic().swap_remove(1);
+                assert_eq!(array.readd_member(drive).await.unwrap(), 1);
+                array
+            } else {
+                array.stop().await.unwrap();
+                rack.drives[1].take();
+                rack.open().await
+            };
+            array.background_done().await;
+            assert_eq!(array.status().slots[1].state, array::SlotState::InSync, "{level}");
+            let written = rack.drives[1].counts().write_bytes;
+            assert!(written >= 65536 && written <= missed + (256 << 10), "{level} {written}");
+            assert_agrees(&rack, &array).await;
+            world.sleep(TWO_TICKS).await;
+            assert_eq!(array.status().bitmap.unwrap().dirty_chunks, 0, "{level}");
+            array.stop().await.unwrap();
+        });
+        world.end();
+    }
+}
+
+/// The power goes while a member that came back is filled: it goes on by the bitmap.
+#[test]
+fn a_return_that_was_cut_off_goes_on_by_the_bitmap() {
+    let world = World::virtual_time(5);
+    world.block_on(async {
+        let rack = Rack::new(&world, 2, 24 << 20);
+        rack.create(Level::Raid1, 0, 0, BITMAP_CHUNK as u32).await;
+        let array = rack.open().await;
+        write(&world, &array, 0, &[1; 4096]).await;
+        world.sleep(TWO_TICKS).await;
+        array.fail_member(0).await.unwrap();
+        for index in 0..64 {
+            write(&world, &array, index * (256 << 10), &[2; 4096]).await;
+        }
+        array.hold_jobs().await;
+        array.readd_member(rack.dynamic().swap_remove(0)).await.unwrap();
+        write(&world, &array, 4096, &[3; 4096]).await;
+        array.flush().await.unwrap();
+        rack.power_cut(3).await;
+        let array = rack.open().await;
+        rack.drives[0].take();
+        array.background_done().await;
+        assert_eq!(array.status().slots[0].state, array::SlotState::InSync);
+        let written = rack.drives[0].counts().write_bytes;
+        assert!(written <= 64 * BITMAP_CHUNK + (256 << 10), "{written}");
+        assert_agrees(&rack, &array).await;
+        assert_eq!(read(&world, &array, 4096, 4096).await, [3; 4096]);
+        array.stop().await.unwrap();
+    });
+    world.end();
+}
+
+/// Bits were cleared after somebody else had taken the slot: who left before must be filled whole.
+#[test]
+fn a_member_that_left_too_early_is_refused_with_the_reason() {
+    let world = World::virtual_time(6);
+    world.block_on(async {
+        let rack = Rack::new(&world, 3, 24 << 20);
+        let two = rack.drives[..2].to_vec();
+        let pair = Rack { drives: two, controls: Vec::new(), world: world.clone() };
+        pair.create(Level::Raid1, 0, 0, BITMAP_CHUNK as u32).await;
+        let array = pair.open().await;
+        array.fail_member(1).await.unwrap();
+        write(&world, &array, 0, &[1; 4096]).await;
+        array.add_member(rack.dynamic().swap_remove(2)).await.unwrap();
+        array.background_done().await;
+        write(&world, &array, 0, &[2; 4096]).await;
+        world.sleep(TWO_TICKS).await;
+        array.fail_member(1).await.unwrap();
+        let refused = array.readd_member(pair.dynamic().swap_remove(1)).await.err().unwrap();
+        assert!(refused.to_string().contains("it left at event"), "{refused}");
+        array.stop().await.unwrap();
+    });
+    world.end();
+}

@@ -398,3 +398,34 @@ fn logs_of_md_are_recovered_and_written_on() {
         }
     }
 }
+
+/// Opened for writing, sets with a bitmap are resynced by it, a member that left comes back by it,
+/// and afterwards every member can be spared.
+#[test]
+fn sets_with_a_bitmap_recover_by_it() {
+    const SETS: [&str; 4] = [
+        "raid1-2-bitmap-stale-member-v12",
+        "raid5-4-dirty-bitmap-v12",
+        "raid1-2-v10-bitmap",
+        "raid5-4-c64-v11-bitmap",
+    ];
+    for set in sets("bitmap").iter().filter(|set| SETS.contains(&&*set.entry.name)) {
+        let Entry { name, content, .. } = &set.entry;
+        let world = World::virtual_time(0);
+        let drives = unpack(&world, set);
+        let scan = world.block_on(Scan::of(world.pool(), drives.clone()));
+        let mode = OpenMode { read_only: false, ..MODE };
+        let array = world.block_on(scan.open(&world, &scan.assemblies[0], mode)).unwrap();
+        assert!(array.status().bitmap.is_some(), "{name}");
+        world.block_on(array.background_done());
+        assert_eq!(array.status().synced_to_bytes, None, "{name}");
+        world.block_on(array.stop()).unwrap();
+        read(&world, &drives, name, &content[0]);
+        for lost in 0..drives.len() {
+            let mut left = drives.clone();
+            left.remove(lost);
+            read(&world, &left, &format!("{name} without {lost}"), &content[0]);
+        }
+        world.end();
+    }
+}

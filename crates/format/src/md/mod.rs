@@ -15,6 +15,7 @@ mod create_request;
 pub mod journal;
 mod member;
 mod ppl;
+mod readd;
 mod superblock090;
 mod superblock1;
 mod types;
@@ -30,6 +31,7 @@ pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,
 };
 pub use ppl::{PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplError, PplLog, PplWrite};
+pub use readd::{ReaddRefusal, readd};
 pub use superblock1::{
     Place, RESYNC_CLEAN, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError, places,
 };
