@@ -1,4 +1,4 @@
-//! `backplane array fail|remove|add|replace|stop …`: what is done to an array in service, through
+//! `backplane array check|repair|fail|remove|add|replace|stop …`: what is done to an array in service, through
 //! its control socket.
 
 use std::path::{Path, PathBuf};
@@ -26,6 +26,37 @@ pub struct Common {
     /// One JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// Flags of `array check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    #[command(flatten)]
+    common: Common,
+    /// Return at once, instead of showing how it goes on until it has ended
+    #[arg(long, conflicts_with = "cancel")]
+    background: bool,
+    /// End a check or repair that is under way
+    #[arg(long)]
+    cancel: bool,
+}
+
+/// Flags of `array repair`.
+#[derive(Debug, Args)]
+pub struct Repair {
+    #[command(flatten)]
+    common: Common,
+    /// Where nobody can know what is wrong, believe the data, and of copies the first one; without
+    /// it nothing is changed there
+    #[arg(long)]
+    trust_data: bool,
+    /// First keep every content that the last check left to choose from, in new files in this
+    /// folder
+    #[arg(long, value_name = "DIR", requires = "trust_data")]
+    save: Option<PathBuf>,
+    /// Return at once, instead of showing how it goes on until it has ended
+    #[arg(long)]
+    background: bool,
 }
 
 /// Flags of `array fail`.
@@ -95,6 +126,27 @@ pub struct Stop {
     /// Also when the same process serves other arrays, which end with it
     #[arg(long)]
     all: bool,
+}
+
+impl Check {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let array = self.common.array.clone();
+        if self.cancel {
+            return self.common.change(Act::Cancel { array }, true);
+        }
+        self.common.change(Act::Check { array }, self.background)
+    }
+}
+
+impl Repair {
+    /// Carries it out.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let array = self.common.array.clone();
+        let save = self.save.as_deref().map(std::path::absolute).transpose()?;
+        let trust_data = self.trust_data;
+        self.common.change(Act::Repair { array, trust_data, save }, self.background)
+    }
 }
 
 impl Fail {

@@ -6,6 +6,7 @@ mod extract;
 pub mod job;
 mod plan;
 mod scan;
+pub mod scrub;
 mod serve;
 mod show;
 pub mod state;
@@ -26,6 +27,10 @@ pub enum Verb {
     Show(show::Arguments),
     /// Serve arrays to clients over NBD until interrupted
     Serve(serve::Arguments),
+    /// Compare all copies, or data and parity, of a served array; changes no content
+    Check(act::Check),
+    /// Compare them, and mend what is known to be wrong
+    Repair(act::Repair),
     /// Take a member of a served array out of use
     Fail(act::Fail),
     /// Take a member out of a served array; refused where data would be lost
@@ -48,6 +53,8 @@ impl Verb {
             Verb::Scan(arguments) => arguments.run(),
             Verb::Show(arguments) => arguments.run(),
             Verb::Serve(arguments) => arguments.run(),
+            Verb::Check(arguments) => arguments.run(),
+            Verb::Repair(arguments) => arguments.run(),
             Verb::Fail(arguments) => arguments.run(),
             Verb::Remove(arguments) => arguments.run(),
             Verb::Add(arguments) => arguments.run(),

@@ -7,6 +7,7 @@ use serde_json::json;
 use world::World;
 
 use crate::arrays::job::Progress;
+use crate::arrays::scrub::Scrub;
 use crate::arrays::state::{ArrayState, Inventory, Member};
 use crate::control::client::{self, Client};
 use crate::control::protocol::{Act, JobProgress};
@@ -157,6 +158,12 @@ pub fn words(state: &ArrayState) -> String {
             rows.push(row([word, &job.words()]));
             rows.extend(job.losses_words().iter().map(|lost| row(["", lost])));
         }
+    }
+    if state.redundancy_agrees.is_some() {
+        let lines = state.scrub.as_ref().map(Scrub::words);
+        let lines = lines.unwrap_or_else(|| vec!["no check has run".to_owned()]);
+        let word = |at: usize| if at == 0 { "check" } else { "" };
+        rows.extend(lines.iter().enumerate().map(|(at, line)| row([word(at), line])));
     }
     text.push_str(&columns(2, &rows));
     if state.zones.len() > 1 {

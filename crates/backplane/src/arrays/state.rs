@@ -13,6 +13,7 @@ use geometry::{Geometry, layout_name};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::job::Job;
+use crate::arrays::scrub::Scrub;
 use crate::scene::Found;
 
 /// Everything about an array.
@@ -60,6 +61,8 @@ pub struct ArrayState {
     pub job: Option<Job>,
     /// The one that ended last, since it is served.
     pub last_job: Option<Job>,
+    /// What the last check or repair found; `None`: there was none, and nothing is known.
+    pub scrub: Option<Scrub>,
     /// Who serves it; `None` where nobody is known to.
     pub served: Option<Served>,
 }
@@ -229,6 +232,7 @@ impl ArrayState {
             zones: zones(found),
             job: None,
             last_job: None,
+            scrub: array.and_then(|array| array.status().scrub.as_ref().map(Scrub::from)),
             served,
         }
     }

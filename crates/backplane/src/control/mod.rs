@@ -7,6 +7,7 @@
 //! | `client` | asking |
 //! | `serving` | answering: acts on the arrays of this process |
 //! | `members` | ... that concern a member |
+//! | `scrub` | what a repair may overwrite, kept |
 //!
 //! `docs/control.md` describes the protocol for programs.
 
@@ -14,4 +15,5 @@ pub mod client;
 pub mod members;
 pub mod place;
 pub mod protocol;
+pub mod scrub;
 pub mod serving;

@@ -40,6 +40,20 @@ pub enum Act {
     Show { array: String },
     /// The same when no background job is under way any more, with progress until then.
     Follow { array: String },
+    /// Compare all copies, or data and parity.
+    Check { array: String },
+    /// Compare them, and mend.
+    Repair {
+        array: String,
+        /// Where nobody can know what is wrong, believe the data.
+        #[serde(default)]
+        trust_data: bool,
+        /// A folder that first gets every content there is to choose from.
+        #[serde(default)]
+        save: Option<PathBuf>,
+    },
+    /// End a check or repair.
+    Cancel { array: String },
     /// Take a member out of use.
     Fail { array: String, member: String },
     /// Take a member, or a spare, out of the array.

@@ -1,6 +1,8 @@
 //! Answering: what administrators ask of the arrays of this process, done on them.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use world::{Notify, World, race};
 
 use super::members::Members;
 use super::protocol::{self, Act, Answer, JobProgress, List, Listed};
+use super::scrub;
 use crate::arrays::job::Job;
 use crate::arrays::state::{ArrayState, Inventory};
 use crate::error::{Failure, Parts};
@@ -102,6 +105,32 @@ pub enum ActError {
         /// What went wrong.
         fact: String,
     },
+    /// No check or repair is under way.
+    #[error("no check or repair of {array} is under way\nhint: `array check {array}` begins one")]
+    NoScrub {
+        /// The array.
+        array: String,
+    },
+    /// What would be overwritten can't be kept.
+    #[error(
+        "{} can't be kept: {source}\nhint: nothing was changed; name a new folder with room",
+        .path.display()
+    )]
+    Save {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// More was found than is listed.
+    #[error(
+        "{left} places are not listed, and can't be kept\n\
+         hint: repair without --trust-data first, which mends all that is known to be wrong"
+    )]
+    NotAllListed {
+        /// How many.
+        left: u64,
+    },
     /// It is ending already.
     #[error("the service is ending\nhint: serve the array again")]
     Ending,
@@ -163,6 +192,27 @@ impl Serving {
             Act::Show { array } => self.show(&array),
             Act::Follow { array } => {
                 self.follow(&array, replies).await?;
+                self.show(&array)
+            }
+            Act::Check { array } => {
+                let found = self.found(&array)?;
+                found.array().map_err(|error| Parts::of(error))?.start_check()?;
+                self.show(&array)
+            }
+            Act::Repair { array, trust_data, save } => {
+                let found = self.found(&array)?;
+                let open = writable(&found)?;
+                if let Some(folder) = save {
+                    scrub::save(open, &folder).await?;
+                }
+                open.start_repair(trust_data)?;
+                self.show(&array)
+            }
+            Act::Cancel { array } => {
+                let found = self.found(&array)?;
+                if !found.array().map_err(|error| Parts::of(error))?.stop_scrub() {
+                    return Err(ActError::NoScrub { array: found.title() }.into());
+                }
                 self.show(&array)
             }
             Act::Fail { array, member } => {

@@ -40,6 +40,8 @@ fn every_command_has_help_that_fits_a_page() {
         "array show",
         "array serve",
         "array extract",
+        "array check",
+        "array repair",
         "array fail",
         "array remove",
         "array add",

@@ -13,4 +13,5 @@ mod help;
 mod kill;
 mod lab;
 mod members;
+mod scrub;
 mod serve;
