@@ -11,6 +11,7 @@
 //! | `stripe`, `bands`, `plan` | writing parity stripes: gathered, cut, by the cheapest way |
 //! | `log`, `ppl`, `journal` | what a stripe needs in its log before it is written |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
+//! | `around` | reading what can be read, and where the rest is |
 //! | `mend`, `bad_blocks` | what could not be read is written anew, or listed as bad |
 //! | `deadline` | members that take too long |
 //! | `policy` | what to expect of members |
@@ -18,7 +19,7 @@
 //! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
 //! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
-//! | `resync` | the pass that makes copies and parity agree |
+//! | `resync`, `resync_stripes`, `resync_copies` | the pass that makes copies and parity agree |
 //! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
 //! | `members` | members that come, go and are replaced; spares |
 //! | `scrub`, `mismatch` | the pass that compares them, and what it found |
@@ -28,6 +29,7 @@
 //! functions (`plan`, `bands`, and `decide` in the format crate); the asynchronous parts carry it
 //! out.
 
+mod around;
 mod array;
 mod assemble;
 mod bad_blocks;
@@ -62,6 +64,8 @@ mod read;
 mod rebuild;
 mod replay;
 mod resync;
+mod resync_copies;
+mod resync_stripes;
 mod scrub;
 mod slot;
 mod split;

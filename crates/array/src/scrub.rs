@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `judge` | which member is wrong, per sector |
 //! | `stripes`, `copies` | a window on levels with parity, and on mirrors |
-//! | `read`, `rewrite` | reading around bad sectors; rewriting, and reading back |
+//! | `rewrite` | rewriting, and reading back |
 //! | `found` | what was found, gathered |
 //! | `record` | what members remember of it |
 //!
@@ -16,15 +16,17 @@
 mod copies;
 mod found;
 mod judge;
-mod read;
 mod record;
 mod rewrite;
 mod stripes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use drive::DriveError;
 use format::own::scrub::ScrubRecord;
@@ -40,6 +42,9 @@ use crate::lock::Mode;
 use crate::resync::whole_chunks;
 use found::{Found, append};
 pub(crate) use record::load;
+
+/// How closely what can't be read is found: what drives write whole.
+const FINEST_BYTES: usize = 4 << 10;
 
 /// Why no scrub was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -196,6 +201,17 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.scrub.begun.set(self.end);
         self.scrub.turns.notify_all();
+    }
+}
+
+/// Begins `reading`, and lets go of `turn` then.
+async fn begin<T>(reading: impl Future<Output = T>, turn: Turn<'_>) -> T {
+    let mut reading = pin!(reading);
+    let begun = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+    drop(turn);
+    match begun {
+        Poll::Ready(output) => output,
+        Poll::Pending => reading.await,
     }
 }
 

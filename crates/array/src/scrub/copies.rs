@@ -7,11 +7,11 @@ use drive::DriveError;
 use format::own::scrub::{Finding, FindingKind, Outcome};
 use geometry::{Geometry, Place, Run};
 
-use super::Scrub;
 use super::found::Found;
 use super::judge::{Vote, vote};
-use super::read::{Part, Wanted, begin, read};
 use super::rewrite::{Rewrite, became, rewrite};
+use super::{FINEST_BYTES, Scrub, begin};
+use crate::around::{Part, Wanted, read};
 use crate::core::Core;
 use crate::job::{Watch, Window};
 use crate::job_status::Loss;
@@ -85,7 +85,7 @@ pub(crate) async fn window(
             bytes: run.bytes as usize,
         }));
     }
-    let mut parts = begin(read(core, wanted), turn).await;
+    let mut parts = begin(read(core, wanted, FINEST_BYTES), turn).await;
     watch.read();
     parts.sort_unstable_by_key(|part| part.key);
     let mut examined = Examined::default();

@@ -9,11 +9,11 @@ use drive::DriveError;
 use format::own::scrub::{Finding, FindingKind, Outcome};
 use geometry::{Parity, Role, StripeMap};
 
-use super::Scrub;
 use super::found::Found;
 use super::judge::{Judged, StripeSector};
-use super::read::{Part, Wanted, begin, read};
 use super::rewrite::{Rewrite, became, rewrite};
+use super::{FINEST_BYTES, Scrub, begin};
+use crate::around::{Part, Wanted, read};
 use crate::core::Core;
 use crate::job::{Watch, Window};
 use crate::job_status::Loss;
@@ -75,7 +75,7 @@ pub(crate) async fn window(
             bytes: chunk as usize,
         }));
     }
-    let mut parts = begin(read(core, wanted), turn).await;
+    let mut parts = begin(read(core, wanted, FINEST_BYTES), turn).await;
     watch.read();
     parts.sort_unstable_by_key(|part| (part.key, part.slot));
     let mut examiner = Examiner::new(scrub, core, parity, &there);

@@ -13,4 +13,5 @@ mod cases;
 mod clients;
 mod found;
 mod restarts;
+mod resync;
 mod unreadable;

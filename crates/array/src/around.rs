@@ -1,20 +1,16 @@
-//! Reading for a scrub: all of a chunk that can be read, and which parts can't.
+//! Reading around what can't be read: all of a range that can be read, and which parts can't.
 
-use std::future::poll_fn;
 use std::iter::once;
 use std::ops::Range;
-use std::pin::pin;
-use std::task::Poll;
 
 use drive::ErrorKind;
 use world::BufMut;
 
-use super::Turn;
 use crate::batch::ReadBatch;
 use crate::core::Core;
 
-/// Where a chunk can't be read as a whole it is read in pieces of these sizes, one after the
-/// other: few requests find the place of one bad sector, the last size is what drives write whole.
+/// Where a range can't be read as a whole it is read in pieces of these sizes, one after the
+/// other, and of the size wanted: few requests find the place of one bad sector.
 const PIECES_BYTES: [usize; 2] = [64 << 10, 4 << 10];
 
 /// A part of a member to be read.
@@ -32,7 +28,7 @@ pub(crate) struct Part<Key> {
     pub(crate) key: Key,
     pub(crate) slot: usize,
     pub(crate) content: BufMut,
-    /// What of it could not be read, rising; the content there means nothing.
+    /// What of it could not be read, rising and apart; the content there means nothing.
     pub(crate) unreadable: Vec<Range<usize>>,
 }
 
@@ -41,21 +37,22 @@ impl<Key> Part<Key> {
     pub(crate) fn has(&self, range: &Range<usize>) -> bool {
         self.unreadable.iter().all(|bad| bad.end <= range.start || range.end <= bad.start)
     }
-}
 
-/// Begins `reading`, and lets go of `turn` then.
-pub(crate) async fn begin<T>(reading: impl Future<Output = T>, turn: Turn<'_>) -> T {
-    let mut reading = pin!(reading);
-    let begun = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
-    drop(turn);
-    match begun {
-        Poll::Ready(output) => output,
-        Poll::Pending => reading.await,
+    /// What of it could be read, rising.
+    pub(crate) fn readable(&self) -> Vec<Range<usize>> {
+        let starts = once(0).chain(self.unreadable.iter().map(|bad| bad.end));
+        let ends = self.unreadable.iter().map(|bad| bad.start).chain(once(self.content.len()));
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()).collect()
     }
 }
 
-/// Reads everything wanted, in the order of places on each member.
-pub(crate) async fn read<Key: Copy>(core: &Core, wanted: Vec<Wanted<Key>>) -> Vec<Part<Key>> {
+/// Reads everything wanted, in the order of places on each member. What can't be read is found as
+/// closely as `finest` bytes, or a block of the drives.
+pub(crate) async fn read<Key: Copy>(
+    core: &Core,
+    wanted: Vec<Wanted<Key>>,
+    finest: usize,
+) -> Vec<Part<Key>> {
     let pool = core.world.pool();
     let mut parts: Vec<Part<Key>> = Vec::with_capacity(wanted.len());
     let mut batch = ReadBatch::new();
@@ -86,22 +83,22 @@ pub(crate) async fn read<Key: Copy>(core: &Core, wanted: Vec<Wanted<Key>>) -> Ve
         }
     }
     for part in torn {
-        parts.push(in_pieces(core, part).await);
+        parts.push(in_pieces(core, part, finest).await);
     }
     parts
 }
 
 /// Reads what can be read.
-async fn in_pieces<Key: Copy>(core: &Core, wanted: Wanted<Key>) -> Part<Key> {
+async fn in_pieces<Key: Copy>(core: &Core, wanted: Wanted<Key>, finest: usize) -> Part<Key> {
     let Wanted { key, slot, offset, bytes } = wanted;
     let pool = core.world.pool();
     let mut content = pool.take_zeroed(bytes);
     let mut unreadable: Vec<Range<usize>> = once(0..bytes).collect();
-    let block = core.facts.block_bytes as usize;
-    for piece_bytes in PIECES_BYTES {
+    let finest = finest.max(core.facts.block_bytes as usize);
+    for piece_bytes in PIECES_BYTES.into_iter().filter(|&size| size > finest).chain(once(finest)) {
         let pieces = unreadable.drain(..).flat_map(|range| {
-            let starts = range.clone().step_by(piece_bytes.max(block));
-            starts.map(move |start| start..(start + piece_bytes.max(block)).min(range.end))
+            let starts = range.clone().step_by(piece_bytes);
+            starts.map(move |start| start..(start + piece_bytes).min(range.end))
         });
         let mut batch = ReadBatch::new();
         let mut failed: Vec<Range<usize>> = Vec::new();
@@ -118,8 +115,20 @@ async fn in_pieces<Key: Copy>(core: &Core, wanted: Wanted<Key>) -> Part<Key> {
             content[piece].copy_from_slice(&read);
         }
         failed.extend(results.failed.into_iter().map(|(piece, ..)| piece));
-        failed.sort_unstable_by_key(|piece| piece.start);
-        unreadable = failed;
+        unreadable = joined(failed);
     }
     Part { key, slot, content, unreadable }
+}
+
+/// Ranges in order, neighbours as one.
+fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let follows = next.start == last.end;
+        if follows {
+            last.end = next.end;
+        }
+        follows
+    });
+    ranges
 }
