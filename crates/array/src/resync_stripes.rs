@@ -21,6 +21,9 @@ use crate::lock::Mode;
 use crate::mend::mend;
 use crate::stripe::{compute, recover_columns};
 
+/// A part of the chunk that a role of a stripe keeps.
+type ChunkPart = Part<(u64, Role)>;
+
 /// A stripe as it was read.
 struct Stripe {
     map: StripeMap,
@@ -31,7 +34,7 @@ struct Stripe {
     /// The blocks that could not be read of some of them, by where they start in their chunks.
     torn: BTreeMap<usize, Vec<Role>>,
     /// P and Q of blocks that could not be read, with where they start.
-    checks: Vec<(usize, Role, Part<(u64, Role)>)>,
+    checks: Vec<(usize, Role, ChunkPart)>,
 }
 
 /// Computes the parity of the stripes in a range of the members.
