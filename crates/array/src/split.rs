@@ -66,6 +66,21 @@ pub(crate) fn lengths(buffers: &ReadBufs) -> SmallVec<[usize; 2]> {
     buffers.iter().map(|buffer| buffer.len()).collect()
 }
 
+/// Buffers of whole blocks, as parity and the logs count; a client's that end within a block are
+/// copied together.
+pub(crate) fn whole_blocks(pool: &Pool, buffers: WriteBufs, block: usize) -> WriteBufs {
+    if buffers.iter().all(|buffer| buffer.len().is_multiple_of(block)) {
+        return buffers;
+    }
+    let mut whole = pool.take(world::total_bytes(&buffers) as usize);
+    let mut at = 0;
+    for buffer in &buffers {
+        whole[at..at + buffer.len()].copy_from_slice(buffer);
+        at += buffer.len();
+    }
+    WriteBufs::from_iter([whole.freeze()])
+}
+
 /// Cuts write buffers from the front, across their borders, sharing their memory.
 pub(crate) struct WriteCutter<'a> {
     buffers: &'a [Buf],

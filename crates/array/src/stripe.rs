@@ -27,7 +27,7 @@ use crate::lock::Mode;
 use crate::log::{self, Finished, Log};
 use crate::mend;
 use crate::plan::{Situation, Way, choose};
-use crate::split::WriteCutter;
+use crate::split::{WriteCutter, whole_blocks};
 
 /// A client's write, cut by stripe, waiting for its stripes or for whoever leads them.
 pub(crate) struct StripeWrite {
@@ -87,6 +87,7 @@ pub(crate) async fn write(
     buffers: WriteBufs,
     durability: Durability,
 ) -> Result<(), DriveError> {
+    let buffers = whole_blocks(core.world.pool(), buffers, core.facts.block_bytes as usize);
     let write = Rc::new(cut(parity, offset, &buffers, durability));
     core.gather.add(&write);
     let _lock = core.locks.lock(write.stripes.clone(), Mode::Exclusive).await;
