@@ -171,13 +171,14 @@ fn round(bench: &Bench, writers: Vec<Writer>, draw: &mut Draw) -> Vec<Writer> {
         let _ = verified.iter().take(WRITERS).count();
     }
     thread::sleep(Duration::from_millis(draw.below(LIFE_MS_MAX)));
+    assert_eq!(server.try_wait().unwrap(), None, "it ended before it was killed");
     server.kill().unwrap();
     server.wait().unwrap();
     tasks.into_iter().map(|task| task.join().unwrap()).collect()
 }
 
 /// Serves once more, until copies and parity agree, and compares what every member alone gives.
-fn agree(bench: &Bench, writers: &mut [Writer], members: usize) {
+fn agree(bench: &Bench, writers: &mut [Writer], members: usize, journal: &str) {
     let mut server = serve(bench);
     for writer in writers {
         let mut client = Client::connect(&bench.path("socket"), "data");
@@ -199,7 +200,7 @@ fn agree(bench: &Bench, writers: &mut [Writer], members: usize) {
     for without in 0..members {
         let others: Vec<_> =
             (0..members).filter(|&m| m != without).map(|m| format!("d{m}")).collect();
-        let rest = bench.line(&format!("array extract {} --to -", others.join(" ")));
+        let rest = bench.line(&format!("array extract {} {journal} --to -", others.join(" ")));
         assert_eq!(rest.status, 1, "{rest:?}");
         assert!(rest.stdout == whole, "without d{without} something else is read");
     }
@@ -210,12 +211,20 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn kills(level: &str, members: usize) {
+    kills_beside(level, members, "");
+}
+
+/// The same with a journal, where `journal` names its drive.
+fn kills_beside(level: &str, members: usize, journal: &str) {
     let rounds = number(ROUNDS).map_or(ROUNDS_DEFAULT, |rounds| rounds as usize);
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
     let seed = number(SEED).unwrap_or_else(|| u64::from(clock));
     println!("{level}: {rounds} kills from seed {seed} ({SEED}={seed} repeats its draws)");
     let bench = Bench::new();
     let names = bench.drives(members);
+    if !journal.is_empty() {
+        bench.line(&format!("drive create {journal} --size 32M")).well();
+    }
     bench.line(&format!("array create data --level {level} {names}")).well();
     let mut draw = Draw(seed);
     let mut writers: Vec<Writer> = (0..WRITERS)
@@ -231,8 +240,9 @@ fn kills(level: &str, members: usize) {
     for _ in 0..rounds {
         writers = round(&bench, writers, &mut draw);
     }
-    agree(&bench, &mut writers, members);
+    agree(&bench, &mut writers, members, journal);
     let writes: u64 = writers.iter().map(|writer| writer.writes).sum();
+    assert!(writes > 0, "nothing was acknowledged, so nothing was shown");
     println!("{level}: {rounds} kills, {writes} writes acknowledged, all of them kept");
 }
 
@@ -254,6 +264,26 @@ fn kill_9_of_raid5_loses_nothing() {
 #[test]
 fn kill_9_of_raid6_loses_nothing() {
     kills("raid6 --chunk 16K", 4);
+}
+
+#[test]
+fn kill_9_of_raid5_bitmap_loses_nothing() {
+    kills("raid5 --chunk 4K --consistency bitmap", 3);
+}
+
+#[test]
+fn kill_9_of_raid10_bitmap_loses_nothing() {
+    kills("raid10 --chunk 4K --consistency bitmap", 4);
+}
+
+#[test]
+fn kill_9_of_raid5_ppl_loses_nothing() {
+    kills("raid5 --chunk 4K --consistency ppl", 3);
+}
+
+#[test]
+fn kill_9_of_raid6_journal_loses_nothing() {
+    kills_beside("raid6 --chunk 16K --consistency journal=log", 4, "log");
 }
 
 /// The judge itself: a write that was acknowledged and is not there is found.
