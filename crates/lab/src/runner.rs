@@ -10,15 +10,18 @@
 //! | `session` | a plan carried out, cell by cell | a supply of drives, a store |
 //! | `subject`, `measure` | building a subject, measuring a cell | drives and a world |
 //! | `supply` | where worlds and drives come from, as a trait | |
+//! | `resume` | an interrupted run, found and checked | a store |
 //! | `machine`, `scratch`, `conditions` | this machine's | the operating system |
 //! | `progress` | how far it is | what it is told |
 //!
-//! Left out: going on with an interrupted run.
+//! A run that was interrupted can be gone on with, on the same machine and with the same version:
+//! its figures are to be compared with each other.
 
 mod conditions;
 mod machine;
 mod measure;
 mod progress;
+mod resume;
 mod scratch;
 mod session;
 mod subject;
@@ -71,6 +74,8 @@ pub struct PlanSource {
 pub struct RunOptions {
     /// The folder of the run; `None`: one named after date and title below [`RUNS`].
     pub out: Option<PathBuf>,
+    /// Go on with the interrupted run in `out`, or the newest one of this plan below [`RUNS`].
+    pub resume: bool,
     /// What may be lost: paths as the plan writes them, each that [`Plan::written_paths`] gives.
     pub destroy: BTreeSet<String>,
     /// Set from a signal handler, say, to end the run after what is under way.
@@ -113,6 +118,25 @@ pub enum LabError {
         /// The paths, as the plan writes them.
         paths: Vec<String>,
     },
+    /// There is no run of this plan to go on with.
+    #[error(
+        "no interrupted run of this plan in {}\nhint: leave --resume out to begin one", .place.display()
+    )]
+    NothingToResume {
+        /// Where it was looked for.
+        place: PathBuf,
+    },
+    /// The run is another one's.
+    #[error(
+        "{} was run with another {what}: its figures would not compare\n\
+         hint: begin a new run, without --resume", .directory.display()
+    )]
+    OtherConditions {
+        /// The run's folder.
+        directory: PathBuf,
+        /// What differs.
+        what: &'static str,
+    },
     /// No world to run in.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -147,7 +171,13 @@ impl PlanSource {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { out: None, destroy: BTreeSet::new(), stop: Arc::default(), show: Show::Nothing }
+        Self {
+            out: None,
+            resume: false,
+            destroy: BTreeSet::new(),
+            stop: Arc::default(),
+            show: Show::Nothing,
+        }
     }
 }
 
@@ -170,9 +200,13 @@ pub fn run_plan(source: &PlanSource, options: &RunOptions) -> Result<RunOutcome,
     }
     let mut machine = Machine::new(&plan.scratch);
     let host = Host::read(&Roots::default().proc);
-    let mut run = session::head(&plan, &machine, &host, unix_s());
-    let directory = options.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&run.id));
-    let mut store = Store::create(&directory, &run)?;
+    let head = session::head(&plan, &machine, &host, unix_s());
+    let (directory, mut store, mut run) = if options.resume {
+        resume::open(options.out.as_deref(), &head)?
+    } else {
+        let directory = options.out.clone().unwrap_or_else(|| Path::new(RUNS).join(&head.id));
+        (directory.clone(), Store::create(&directory, &head)?, head)
+    };
     let mut reporter = Reporter::new(options.show, Box::new(io::stderr()));
     let done = Session {
         plan: &plan,

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Folder of the run, which must not hold one yet [default: one below runs, by date and title]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Go on with an interrupted run: the one in --out, or the newest one of this plan
+    #[arg(long)]
+    resume: bool,
     /// Drives that the plan names may be written to: what is on them is lost
     #[arg(long)]
     allow_write: bool,
@@ -52,7 +55,7 @@ pub enum RunRefused {
         paths: Vec<String>,
     },
     /// A folder that holds a run.
-    #[error("{0}\nhint: give another folder with --out")]
+    #[error("{0}\nhint: go on with it with --resume, or give another folder with --out")]
     Occupied(LabError),
 }
 
@@ -76,6 +79,7 @@ impl Arguments {
         }
         let options = RunOptions {
             out: self.out,
+            resume: self.resume,
             destroy: written.into_iter().collect(),
             stop,
             show: if io::stderr().is_terminal() { Show::Line } else { Show::Lines },

@@ -43,6 +43,11 @@ fn a_plan_is_measured_reported_listed_and_reported_again() {
     let json = bench.line("lab report runs/first --json").well().json();
     assert!(json["schema"].is_number());
     bench.line("lab run plan.toml --out runs/first").refused("already holds a run");
+    // It has ended: there is nothing to go on with.
+    for words in ["--resume", "--resume --out runs/first", "--resume --out nowhere"] {
+        let line = format!("lab run plan.toml {words}");
+        bench.line(&line).refused("no interrupted run of this plan in ");
+    }
     let left = fs::read_dir(bench.path("scratch")).into_iter().flatten().count();
     assert_eq!(left, 0, "the drives are removed");
 }

@@ -125,8 +125,13 @@ impl Session<'_> {
             if self.stopped() {
                 return Ok(());
             }
-            let cells: Vec<&PlannedCell> =
-                cells.iter().filter(|cell| cell.subject == index).collect();
+            // The point of a cell decides its draws, whichever cells were measured before.
+            let points = (0..).zip(cells.iter().filter(|cell| cell.subject == index));
+            let cells: Vec<(u64, &PlannedCell)> =
+                points.filter(|(_, cell)| !self.is_measured(cell)).collect();
+            if cells.is_empty() {
+                continue;
+            }
             let begun = self.run.cells.len();
             match self.subject(index, &cells) {
                 Ok(()) => {}
@@ -135,7 +140,7 @@ impl Session<'_> {
                 Err(Halt::Because(why)) => {
                     self.reporter.remark(&format!("{}: {why}", self.plan.subjects[index].name));
                     let done = self.run.cells.len() - begun;
-                    for planned in &cells[done..] {
+                    for (_, planned) in &cells[done..] {
                         let cell = measure::not_measured(self.plan, planned, why.clone());
                         self.keep(cell, planned, 0)?;
                     }
@@ -143,6 +148,15 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an earlier sitting of this run has measured it.
+    fn is_measured(&self, planned: &PlannedCell) -> bool {
+        self.run.cells.iter().any(|cell| {
+            (cell.subject, cell.test) == (planned.subject, planned.test)
+                && cell.block_bytes == planned.block_bytes
+                && cell.queue_depth_asked == planned.queue_depth
+        })
     }
 
     fn stopped(&self) -> bool {
@@ -155,8 +169,12 @@ impl Session<'_> {
             DriveSource::Scratch { size_bytes, .. } => size_bytes,
             DriveSource::Path(_) => 0,
         });
+        let measured = self.run.cells.iter().map(|cell| {
+            let test = &self.plan.tests[cell.test];
+            test.time_ns.saturating_add(test.ramp_ns)
+        });
         TimeLeft {
-            planned_ns: self.plan.measuring_ns(),
+            planned_ns: self.plan.measuring_ns().saturating_sub(measured.sum()),
             fill_bytes: own.sum(),
             ..TimeLeft::default()
         }
@@ -173,7 +191,7 @@ impl Session<'_> {
     }
 
     /// Builds a subject in a world of its own, measures its cells, and takes it apart.
-    fn subject(&mut self, index: usize, cells: &[&PlannedCell]) -> Result<(), Halt> {
+    fn subject(&mut self, index: usize, cells: &[(u64, &PlannedCell)]) -> Result<(), Halt> {
         let world = self.supply.world()?;
         let sources = subject::sources(&self.plan.subjects[index]);
         let drives = match self.supply.open(&world, &sources, self.writes(index)) {
@@ -194,7 +212,7 @@ impl Session<'_> {
         index: usize,
         sources: Vec<DriveSource>,
         drives: Vec<Supplied>,
-        cells: &[&PlannedCell],
+        cells: &[(u64, &PlannedCell)],
     ) -> Result<(), Halt> {
         for (source, supplied) in sources.iter().zip(&drives) {
             if supplied.content == Content::Unwritten {
@@ -304,9 +322,9 @@ impl Session<'_> {
         &mut self,
         world: &World,
         built: &Built,
-        cells: &[&PlannedCell],
+        cells: &[(u64, &PlannedCell)],
     ) -> Result<(), Halt> {
-        for (point, planned) in (0..).zip(cells) {
+        for &(point, planned) in cells {
             if self.stopped() {
                 return Err(Halt::Stop);
             }

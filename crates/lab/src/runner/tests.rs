@@ -375,6 +375,38 @@ fn a_plan_is_refused_before_anything_is_touched() {
     assert!(missing.to_string().contains("hint: "), "{missing}");
 }
 
+/// A run that ended early is gone on with: what was measured stays as it was, and only that of the
+/// same plan.
+#[test]
+fn an_interrupted_run_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "title = \"Files\"\nscratch = \"{}\"\n[defaults]\ntime = \"50ms\"\nramp = \"10ms\"\n\
+         working_set = \"16M\"\ndrives = {{ count = 3, size = \"20M\" }}\n{ONE}\n{}\n{READS}\n{WRITES}",
+        folder.path().join("scratch").display(),
+        array("raid5")
+    );
+    let source = PlanSource { name: "files.toml".into(), text };
+    let at = |name: &str, resume| RunOptions {
+        out: Some(folder.path().join(name)),
+        resume,
+        ..RunOptions::default()
+    };
+    let whole = run_plan(&source, &at("whole", false)).unwrap().run;
+    let kept = whole.cells[..1].to_vec();
+    let part = Run { cells: kept.clone(), finished_unix_s: None, ..whole };
+    drop(Store::create(&folder.path().join("part"), &part).unwrap());
+    let resumed = run_plan(&source, &at("part", true)).unwrap().run;
+    assert!(resumed.is_complete() && resumed.cells.len() == part.cells_planned);
+    assert_eq!(resumed.cells[..1], kept, "measured once");
+    assert_eq!(store::load(&folder.path().join("part")).unwrap(), resumed);
+    let other = PlanSource { text: source.text.replace("Files", "Others"), ..source.clone() };
+    let refused = run_plan(&other, &at("part", true)).unwrap_err();
+    assert!(matches!(refused, LabError::NothingToResume { .. }), "{refused}");
+    let nowhere = run_plan(&source, &at("nowhere", true)).unwrap_err();
+    assert!(matches!(nowhere, LabError::NothingToResume { .. }), "{nowhere}");
+}
+
 #[test]
 fn files_are_made_measured_reported_and_removed() {
     let folder = tempfile::tempdir().unwrap();
