@@ -1,4 +1,5 @@
-//! Header and pages of the checksums; their own checksums are made right so that fields are reached.
+//! Header and pages of the checksums; their own checksums are made right so that fields are
+//! reached.
 #![no_main]
 
 use format::md::Uuid;

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// Over this, a file is split by concept.
 const FILE_LINES_MAX: usize = 800;
 
+/// What fits beside another file on a screen.
+const LINE_CHARS_MAX: usize = 100;
+
 /// Rooms without clock, files, threads or hash-map order.
 const PURE: [&str; 5] = ["geometry", "parity", "format", "array", "workload"];
 const IMPURE_WORDS: [&str; 6] =
@@ -66,6 +69,30 @@ fn files_are_short_and_say_what_they_are() {
         }
     }
     assert_none("files", &found);
+}
+
+/// Comments and documents, which the formatter leaves alone. Rows of tables and links can't be
+/// broken; what a text in the code says is the code's affair.
+#[test]
+fn lines_fit_a_screen() {
+    let mut documents = Vec::new();
+    files(&root(), ".md", &mut documents);
+    files(&root(), ".rs", &mut documents);
+    let mut found = Vec::new();
+    for path in documents {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        let mut example = false;
+        for (at, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let bare = line.trim_start().trim_start_matches(['/', '!', ' ']);
+            let code = name.ends_with(".rs") && !line.trim_start().starts_with("//");
+            example ^= bare.starts_with("```");
+            let unbreakable = code || example || bare.starts_with('|') || bare.contains("://");
+            if line.chars().count() > LINE_CHARS_MAX && !unbreakable {
+                found.push(format!("{name}:{}: {} characters", at + 1, line.chars().count()));
+            }
+        }
+    }
+    assert_none("long lines", &found);
 }
 
 #[test]

@@ -108,9 +108,9 @@ impl Core {
         !self.geometry.survives(&missing)
     }
 
-    /// Fails members that erred on a write or flush (one may be listed several times): from here on they are neither read nor
-    /// written, and the others' superblocks say so before this returns, so that a member that
-    /// lacks an acknowledged write is never trusted again.
+    /// Fails members that erred on a write or flush (one may be listed several times): from here on
+    /// they are neither read nor written, and the others' superblocks say so before this returns,
+    /// so that a member that lacks an acknowledged write is never trusted again.
     ///
     /// # Errors
     /// The member's own error, when the array can't do without it: then it stays, since failing

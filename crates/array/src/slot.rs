@@ -204,7 +204,8 @@ impl Slot {
     }
 
     /// How unwelcome a read at `offset` is: lower is better. Members that others should be tried
-    /// before, and such as don't answer in time, come last, then a sequential reader keeps its member, then the idlest one wins.
+    /// before, and such as don't answer in time, come last, then a sequential reader keeps its
+    /// member, then the idlest one wins.
     pub(crate) fn read_cost(&self, offset: u64) -> (bool, bool, u32) {
         let write_mostly = self.with_member(|member| member.write_mostly).unwrap_or(false);
         let jump = u32::from(self.read_end.get() != offset);

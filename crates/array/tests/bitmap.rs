@@ -138,8 +138,8 @@ fn a_bit_that_is_set_costs_nothing() {
         assert_eq!(pages(&array) - before, 0);
         assert_eq!(rack.counted().writes, 2000);
 
-        // 32 at once, each in a chunk that is clean: who comes first goes alone, with the event that
-        // marks the array as in use and then with its bit; the others go together behind.
+        // 32 at once, each in a chunk that is clean: who comes first goes alone, with the event
+        // that marks the array as in use and then with its bit; the others go together behind.
         array.flush().await.unwrap();
         world.sleep(TWO_TICKS).await;
         let before = pages(&array);

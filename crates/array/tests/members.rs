@@ -317,7 +317,8 @@ fn c14_bad_stripes_are_listed_and_end_no_job() {
     world.end();
 }
 
-/// B16: a member that errs while it is filled is out, its job ends failed, and clients don't notice.
+/// B16: a member that errs while it is filled is out, its job ends failed, and clients don't
+/// notice.
 #[test]
 fn b16_a_member_that_fails_while_it_is_filled_is_retired() {
     let kind = raid(Level::Raid1, 2);

@@ -1,5 +1,5 @@
-//! `backplane array check|repair|fail|remove|add|replace|stop …`: what is done to an array in service, through
-//! its control socket.
+//! `backplane array check|repair|fail|remove|add|replace|stop …`: what is done to an array in
+//! service, through its control socket.
 
 use std::path::{Path, PathBuf};
 

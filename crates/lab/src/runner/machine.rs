@@ -250,8 +250,8 @@ fn device_number(path: &Path) -> Option<u64> {
     status.file_type().is_block_device().then(|| status.rdev())
 }
 
-/// Refuses one drive twice, or by two names, before it is opened: the second opening would only find it in
-/// use.
+/// Refuses one drive twice, or by two names, before it is opened: the second opening would only
+/// find it in use.
 fn different(sources: &[DriveSource]) -> Result<(), SupplyError> {
     let mut seen: BTreeMap<(bool, u64, u64), &String> = BTreeMap::new();
     let mut exports = BTreeSet::new();

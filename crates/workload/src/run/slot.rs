@@ -158,8 +158,8 @@ impl Run {
             }
             Direction::Write => Some(self.data.next(length)),
         };
-        // A read follows the last reading of the clock within nanoseconds, and another reading would
-        // cost more than those. What is written had to be made first.
+        // A read follows the last reading of the clock within nanoseconds, and another reading
+        // would cost more than those. What is written had to be made first.
         let issued_ns = if data.is_none() { now_ns } else { self.world.now_ns() };
         self.note_issue(issued_ns);
         let result = match data {
