@@ -1,129 +1,371 @@
 //! The bench a history runs on: drives with faults, the array on them, and the model beside it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, Consistency, NewArray, OpenMode, Scan};
+use array::{Array, AssembleError, NewArray, OpenMode, Scan, SlotState, Status};
 use drive::{
-    Drive, Durability, Effect, Fault, FaultControl, FaultId, Faulty, MemoryDrive, Zeroing,
+    Drive, Durability, Effect, ErrorKind, Fault, FaultControl, FaultId, Faulty, MemoryDrive,
+    Operation, Zeroing,
 };
+use format::md::Refusal;
 use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
-use crate::kinds::{Kind, Log};
-use crate::model::{Model, SECTOR_BYTES, Wrong, fill};
+use crate::kinds::Kind;
+use crate::model::{Change, Model, SECTOR_BYTES, Wrong, fill};
 use crate::plug::Plug;
+use crate::promise::{Hole, Policy, Promise, promise};
+use crate::verify;
+
+/// [`SECTOR_BYTES`] as an offset.
+pub const SECTOR: u64 = SECTOR_BYTES as u64;
 
 /// Bytes of each member the array uses: some dozens of stripes.
 const USED_BYTES: u64 = 128 << 10;
-/// Room for a partial parity log, too.
-const DRIVE_BYTES: u64 = 4 << 20;
+
+/// What lies before the data on a drive of this size.
+const DATA_OFFSET_BYTES: u64 = 1 << 20;
+
+/// Room for a log besides the data.
+const LOG_BYTES: u64 = 3 << 20;
 
 /// No operation may take longer than this in virtual time.
 const OPERATION_LIMIT: Duration = Duration::from_secs(120);
 
+/// More than all delays of an operation together.
+const DELAYS_MAX: Duration = Duration::from_secs(1);
+
+const NOW_SECONDS: u64 = 1_700_000_000;
+
 /// Why a history failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Trouble {
     /// Content that must not be there.
-    Content(Wrong),
-    /// An operation failed that should not have.
+    Content(String),
+    /// An operation failed that should not have, or redundancy does not agree.
     Failed(String),
+    /// The engine stopped in the middle.
+    Panicked(String),
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Content(wrong) => wrong.fmt(f),
-            Trouble::Failed(what) => f.write_str(what),
+            Trouble::Content(what) | Trouble::Failed(what) => f.write_str(what),
+            Trouble::Panicked(what) => write!(f, "panicked: {what}"),
         }
     }
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Trouble {
+impl From<Wrong> for Trouble {
+    fn from(wrong: Wrong) -> Trouble {
+        Trouble::Content(wrong.to_string())
+    }
+}
+
+pub fn failed(what: &str, error: impl std::fmt::Display) -> Trouble {
     Trouble::Failed(format!("{what}: {error}"))
+}
+
+/// Where the array is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    Running,
+    /// The power is gone.
+    Cut,
+    Stopped,
+}
+
+/// What else happens while something is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// Nothing: what is met stays.
+    Calm,
+    /// Things happen to the array, but nobody writes there.
+    Acts,
+    /// Others write there.
+    Written,
+}
+
+/// A drive, what is beneath its faults, and its history.
+struct Member {
+    drive: Rc<dyn Drive>,
+    beneath: Rc<MemoryDrive>,
+    control: FaultControl,
+    /// Faults until it is mended, and whether they make it lost.
+    faults: Rc<RefCell<Vec<(FaultId, bool)>>>,
+    /// It had a fault that loses it, and the array has not been assembled without one since.
+    faulty: Cell<bool>,
+    /// The array does not have it in sync.
+    out: Cell<bool>,
+    /// ... and had not when it was last assembled.
+    out_at_start: Cell<bool>,
+}
+
+impl Member {
+    fn new(world: &World, beneath: Rc<MemoryDrive>, random: &mut SplitMix64) -> Member {
+        let below = Rc::clone(&beneath) as Rc<dyn Drive>;
+        let faulty = Faulty::new(world, below, random.next_u64());
+        let control = faulty.control();
+        let drive = Rc::new(faulty);
+        let (faulty, out, out_at_start) = (Cell::new(false), Cell::new(false), Cell::new(false));
+        let faults = Rc::default();
+        Member { drive, beneath, control, faults, faulty, out, out_at_start }
+    }
 }
 
 /// Drives, array, model and log.
 pub struct Bed {
     pub world: World,
     pub kind: Kind,
+    pub promise: Promise,
     pub model: RefCell<Model>,
-    pub log: RefCell<Vec<String>>,
-    drives: Vec<Rc<dyn Drive>>,
-    pub controls: Vec<FaultControl>,
+    /// What happened, where somebody wants to know.
+    pub log: Option<RefCell<Vec<String>>>,
+    pub service: Cell<Service>,
+    /// Where the data area of each member starts.
+    pub data_offset: u64,
+    geometry: Geometry,
+    members: Vec<Member>,
+    /// The drive with the journal.
+    journal: Option<Member>,
     plugs: RefCell<Vec<Rc<Plug>>>,
     array: RefCell<Option<Array>>,
-    /// Slots whose member has left for good in this history.
-    pub gone: RefCell<Vec<usize>>,
+    /// The array's state when it was last stopped in order.
+    stopped: RefCell<Option<Status>>,
+    /// Per sector of a member's data area: data and parity may disagree there.
+    holes: RefCell<Vec<bool>>,
+    /// A resync had to leave stripes as they are: the holes stay.
+    holes_stay: Cell<bool>,
+    /// When the power went, the log was not in use yet.
+    unlogged: Cell<bool>,
 }
 
 impl Bed {
-    /// A new array on new drives, all zero and in sync.
-    pub async fn new(world: &World, kind: Kind, random: &mut SplitMix64) -> Result<Bed, Trouble> {
-        let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
-        let mut controls = Vec::new();
-        for index in 0..kind.members + usize::from(kind.log == Log::Journal) {
-            let memory = Rc::new(MemoryDrive::new(&format!("d{index}"), DRIVE_BYTES, 512));
-            let faulty = Faulty::new(world, memory, random.next_u64());
-            controls.push(faulty.control());
-            drives.push(Rc::new(faulty));
+    /// A new array on new drives: all zero and in sync, or, `foreign`, over what somebody left.
+    pub async fn new(
+        world: &World,
+        kind: Kind,
+        foreign: bool,
+        logs: bool,
+        random: &mut SplitMix64,
+    ) -> Result<Bed, Trouble> {
+        let mut members = Vec::new();
+        for index in 0..kind.members {
+            // Members of levels that use all of each are unequal.
+            let extra = if kind.redundant() { 64 << 10 } else { index as u64 * 12288 };
+            let log = if kind.policy.logs() { LOG_BYTES } else { 0 };
+            let bytes = DATA_OFFSET_BYTES + USED_BYTES + extra + log;
+            let beneath = Rc::new(MemoryDrive::new(&format!("d{index}"), bytes, 512));
+            if foreign {
+                scribble(world, &beneath, random).await;
+            }
+            members.push(Member::new(world, beneath, random));
         }
-        let plugs: Vec<Rc<Plug>> = drives.iter().cloned().map(Plug::new).collect();
+        let journal = (kind.policy == Policy::Journal).then(|| {
+            let beneath = MemoryDrive::new("journal", DATA_OFFSET_BYTES + LOG_BYTES, 512);
+            Member::new(world, Rc::new(beneath), random)
+        });
+        let drives = members.iter().chain(&journal);
+        let plugs: Vec<Rc<Plug>> =
+            drives.clone().map(|member| Plug::new(Rc::clone(&member.drive))).collect();
+        let plugged = |plug: &Rc<Plug>| Rc::clone(plug) as Rc<dyn Drive>;
         let request = NewArray {
             name: "sim".to_owned(),
             level: kind.level,
             layout: Some(kind.layout),
             chunk_bytes: (kind.chunk_bytes > 0).then_some(kind.chunk_bytes),
-            slots: plugs[..kind.members]
-                .iter()
-                .map(|plug| Some(Rc::clone(plug) as Rc<dyn Drive>))
-                .collect(),
+            slots: plugs[..kind.members].iter().map(|plug| Some(plugged(plug))).collect(),
             spares: Vec::new(),
-            size_bytes: (kind.losses > 0).then_some(USED_BYTES),
-            consistency: match kind.log {
-                Log::None => Consistency::Resync,
-                Log::Ppl => Consistency::Ppl,
-                Log::Journal => Consistency::Journal(Rc::clone(&plugs[kind.members]) as _),
-            },
-            assume_clean: true,
+            size_bytes: kind.redundant().then_some(USED_BYTES),
+            consistency: kind.policy.consistency(plugs.get(kind.members).map(plugged)),
+            assume_clean: !foreign,
             uuid: *b"simulated array.",
-            now_seconds: 1_700_000_000,
+            now_seconds: NOW_SECONDS,
         };
         let array = request.create(world).await.map_err(|error| failed("create", error))?;
-        for control in &controls {
-            control.set_volatile_cache(true);
+        for member in drives {
+            member.control.set_volatile_cache(true);
             // Every operation takes some time, so that they overlap.
             for odds in [1, 2, 3] {
                 let delay = Duration::from_nanos(1000 + random.below(200_000));
-                control.add(Fault::new(Effect::Delay(delay)).one_in(odds));
+                member.control.add(Fault::new(Effect::Delay(delay)).one_in(odds));
             }
         }
-        let sectors = array.facts().size_bytes / SECTOR_BYTES as u64;
-        Ok(Bed {
+        let examined = array::examine(world.pool(), members[0].beneath.as_ref()).await;
+        let geometry = array.geometry().clone();
+        let rows = (0..kind.members).map(|slot| geometry.used_bytes(slot) / SECTOR).max();
+        let unsynced = foreign && kind.redundant();
+        let bed = Bed {
             world: world.clone(),
             kind,
-            model: RefCell::new(Model::new(sectors)),
-            log: RefCell::default(),
-            drives,
-            controls,
+            promise: promise(kind.level, kind.policy),
+            model: RefCell::new(Model::new(array.facts().size_bytes / SECTOR, foreign)),
+            log: logs.then(RefCell::default),
+            service: Cell::new(Service::Running),
+            data_offset: examined.found[0].view.layout.data_offset_bytes,
+            geometry,
+            members,
+            journal,
             plugs: RefCell::new(plugs),
             array: RefCell::new(Some(array)),
-            gone: RefCell::default(),
-        })
+            stopped: RefCell::default(),
+            holes: RefCell::new(vec![unsynced; rows.unwrap_or(0) as usize]),
+            holes_stay: Cell::new(false),
+            unlogged: Cell::new(false),
+        };
+        bed.note(|| format!("{kind}, {}", if foreign { "resyncing" } else { "in sync" }));
+        Ok(bed)
     }
 
-    pub fn note(&self, what: String) {
-        self.log.borrow_mut().push(format!("{:>12} {what}", self.world.now_ns()));
+    pub fn note(&self, what: impl FnOnce() -> String) {
+        if let Some(log) = &self.log {
+            log.borrow_mut().push(format!("{:>12} {}", self.world.now_ns(), what()));
+        }
     }
 
     pub fn array(&self) -> Array {
         self.array.borrow().clone().expect("an array is open")
     }
 
+    /// Everything that has power: the members, and the journal's drive.
+    fn drives(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.journal)
+    }
+
     pub fn sectors(&self) -> u64 {
-        self.array().facts().size_bytes / SECTOR_BYTES as u64
+        self.geometry.array_bytes() / SECTOR
+    }
+
+    /// Sectors of the smallest member's data.
+    pub fn member_sectors(&self) -> u64 {
+        let bytes = (0..self.kind.members).map(|slot| self.geometry.used_bytes(slot));
+        bytes.min().unwrap_or(0) / SECTOR
+    }
+
+    pub fn beneath(&self, slot: usize) -> &Rc<MemoryDrive> {
+        &self.members[slot].beneath
+    }
+
+    pub fn is_gone(&self, slot: usize) -> bool {
+        self.members[slot].faulty.get() || self.members[slot].out.get()
+    }
+
+    /// Whether this part of a member's data area can't be relied on.
+    pub fn impaired(&self, slot: usize, offset: u64, bytes: u64) -> bool {
+        self.is_gone(slot) || self.members[slot].control.spoilt(self.data_offset + offset, bytes)
+    }
+
+    pub fn in_hole(&self, row: u64) -> bool {
+        self.holes.borrow()[row as usize]
+    }
+
+    /// Whether the promise still holds with this member lost as well. One with latent errors counts
+    /// as a whole: a read of several chunks that meets one is answered from redundancy as a whole.
+    pub fn may_lose(&self, slot: usize) -> bool {
+        let lost = |of: usize| of == slot || self.impaired(of, 0, self.geometry.used_bytes(of));
+        let lost: Vec<bool> = (0..self.kind.members).map(lost).collect();
+        self.geometry.survives(&lost)
+    }
+
+    /// Learns from the array who is out of it, and whether redundancy agrees again.
+    pub fn refresh(&self) {
+        // What a process without power sees of its drives means nothing.
+        if self.service.get() == Service::Cut {
+            return;
+        }
+        let status = self.array().status();
+        for (member, slot) in self.members.iter().zip(&status.slots) {
+            member.out.set(slot.state != SlotState::InSync);
+        }
+        if status.unsynced_stripes > 0 {
+            self.holes_stay.set(true);
+        }
+        if status.synced_to_bytes.is_none() && !self.holes_stay.get() {
+            self.close_holes();
+            self.model.borrow_mut().copies_agree();
+        }
+    }
+
+    /// Data and parity agree again; but where a chunk can't be read as a whole, the stripe is made
+    /// to agree with what redundancy says of it, its readable sectors included.
+    fn close_holes(&self) {
+        let mut holes = self.holes.borrow_mut();
+        let Geometry::Parity(parity) = &self.geometry else { return };
+        let chunk = parity.chunk_bytes();
+        for stripe in 0..parity.stripes() {
+            let start = parity.stripe(stripe).member_offset();
+            let rows = (start / SECTOR) as usize..((start + chunk) / SECTOR) as usize;
+            if !holes[rows.clone()].contains(&true) {
+                continue;
+            }
+            let latent = |member: &Member| member.control.spoilt(self.data_offset + start, chunk);
+            if !self.members.iter().any(latent) {
+                holes[rows].fill(false);
+            }
+        }
+    }
+
+    /// Something of a member is lost: where redundancy did not agree yet, what it held is open.
+    pub fn lost(&self) {
+        let Geometry::Parity(parity) = &self.geometry else {
+            self.model.borrow_mut().copy_lost();
+            return;
+        };
+        let holes = self.holes.borrow();
+        if !holes.contains(&true) {
+            return;
+        }
+        for sector in 0..self.sectors() {
+            let (stripe, column, within) = parity.stripe_of(sector * SECTOR);
+            let map = parity.stripe(stripe);
+            let offset = map.member_offset() + within;
+            let hole = holes[(offset / SECTOR) as usize];
+            let slot = map.data(column);
+            // What is read together with a latent error is recovered together with it.
+            if hole && self.impaired(slot, 0, self.geometry.used_bytes(slot)) {
+                self.model.borrow_mut().forget(sector);
+            }
+        }
+    }
+
+    /// What a cut now leaves between data and parity.
+    fn tear(&self) {
+        let Geometry::Parity(parity) = &self.geometry else { return };
+        if !self.has_write_hole() {
+            return;
+        }
+        let mut holes = self.holes.borrow_mut();
+        for sector in 0..self.sectors() {
+            if self.model.borrow().in_flight(sector) {
+                let (stripe, _, within) = parity.stripe_of(sector * SECTOR);
+                let offset = parity.stripe(stripe).member_offset() + within;
+                holes[(offset / SECTOR) as usize] = true;
+            }
+        }
+    }
+
+    /// Whether rows that were being written may disagree after the last cut.
+    fn has_write_hole(&self) -> bool {
+        self.promise.hole == Hole::Rows || self.unlogged.get()
+    }
+
+    /// What was being written on members that are lost in the moment of a cut now.
+    fn lost_in_flight(&self) -> Vec<u64> {
+        let Geometry::Parity(parity) = &self.geometry else { return Vec::new() };
+        if self.promise.hole != Hole::Flight {
+            return Vec::new();
+        }
+        let open = |&sector: &u64| {
+            let (stripe, column, _) = parity.stripe_of(sector * SECTOR);
+            let slot = parity.stripe(stripe).data(column);
+            let lost = self.impaired(slot, 0, self.geometry.used_bytes(slot));
+            lost && !self.members[slot].out_at_start.get() && self.model.borrow().in_flight(sector)
+        };
+        (0..self.sectors()).filter(open).collect()
     }
 
     async fn limited<T>(
@@ -138,48 +380,98 @@ impl Bed {
     pub async fn write(&self, first: u64, count: u64, durable: bool) -> Result<bool, Trouble> {
         let range = first..first + count;
         let change = self.model.borrow_mut().begin_write(range.clone());
-        let version = change.version;
+        let version = change.version();
         let mut buffer = self.world.pool().take(count as usize * SECTOR_BYTES);
         fill(first, version, &mut buffer);
-        let durability = if durable { Durability::Durable } else { Durability::Cached };
         let (array, buffers) = (self.array(), WriteBufs::from_iter([buffer.freeze()]));
-        let write = array.write(first * SECTOR_BYTES as u64, buffers, durability);
+        let write = array.write(first * SECTOR, buffers, durability(durable));
         let result = self.limited("a write", write).await?;
-        self.note(format!("write v{version} {range:?} {durability:?}: {}", outcome(&result)));
-        if result.is_ok() {
-            self.model.borrow_mut().acknowledge(range, change, durable);
-        }
+        self.note(|| {
+            let durable = if durable { ", durable" } else { "" };
+            format!("write v{version} {range:?}{durable}: {}", outcome(&result))
+        });
+        self.ended(range, change, durable, result.is_ok());
         Ok(result.is_ok())
+    }
+
+    /// A change has ended.
+    fn ended(&self, range: Range<u64>, change: Change, durable: bool, well: bool) {
+        if !well {
+            self.model.borrow_mut().end(range);
+            return;
+        }
+        self.model.borrow_mut().acknowledge(range.clone(), change, durable);
+        // Before it is resynced, a row's parity is computed anew by whoever writes there.
+        let Geometry::Parity(parity) = &self.geometry else { return };
+        let whole = (0..self.kind.members)
+            .all(|slot| !self.impaired(slot, 0, self.geometry.used_bytes(slot)));
+        if whole && !self.holes_stay.get() && self.service.get() == Service::Running {
+            for sector in range {
+                let (stripe, _, within) = parity.stripe_of(sector * SECTOR);
+                let row = (parity.stripe(stripe).member_offset() + within) / SECTOR;
+                self.holes.borrow_mut()[row as usize] = false;
+            }
+        }
     }
 
     /// Zeroes sectors.
-    pub async fn zero(&self, first: u64, count: u64) -> Result<bool, Trouble> {
+    pub async fn zero(&self, first: u64, count: u64, durable: bool) -> Result<bool, Trouble> {
         let range = first..first + count;
         let change = self.model.borrow_mut().begin_zero(range.clone());
-        let (offset, bytes) = (first * SECTOR_BYTES as u64, count * SECTOR_BYTES as u64);
         let array = self.array();
-        let zero = array.write_zeroes(offset, bytes, Zeroing::MayUnmap, Durability::Cached);
+        let (offset, bytes) = (first * SECTOR, count * SECTOR);
+        let zero = array.write_zeroes(offset, bytes, Zeroing::MayUnmap, durability(durable));
         let result = self.limited("zeroing", zero).await?;
-        self.note(format!("zero {range:?}: {}", outcome(&result)));
-        if result.is_ok() {
-            self.model.borrow_mut().acknowledge(range, change, false);
-        }
+        self.note(|| format!("zero {range:?}: {}", outcome(&result)));
+        self.ended(range, change, durable, result.is_ok());
         Ok(result.is_ok())
     }
 
-    /// Reads sectors and judges them. With `settles` nothing is written there meanwhile.
-    pub async fn read(&self, first: u64, count: u64, settles: bool) -> Result<bool, Trouble> {
-        let buffers = ReadBufs::from_iter([self.world.pool().take(count as usize * SECTOR_BYTES)]);
+    /// Discards sectors: each keeps what it holds, or becomes zero.
+    pub async fn discard(&self, first: u64, count: u64) -> Result<bool, Trouble> {
+        let range = first..first + count;
+        self.model.borrow_mut().begin_zero(range.clone());
         let array = self.array();
-        let read = array.read(first * SECTOR_BYTES as u64, buffers);
+        let discard = array.discard(first * SECTOR, count * SECTOR);
+        let result = self.limited("a discard", discard).await?;
+        self.note(|| format!("discard {range:?}: {}", outcome(&result)));
+        self.model.borrow_mut().end(range);
+        Ok(result.is_ok())
+    }
+
+    /// Reads sectors and judges them.
+    pub async fn read(
+        &self,
+        first: u64,
+        count: u64,
+        meanwhile: Meanwhile,
+    ) -> Result<bool, Trouble> {
+        let mark = (meanwhile == Meanwhile::Written)
+            .then(|| self.model.borrow().begin_read(first..first + count));
+        let buffers = ReadBufs::from_iter([self.world.pool().take(count as usize * SECTOR_BYTES)]);
+        let (array, steady) = (self.array(), !self.unsteady());
+        let read = array.read(first * SECTOR, buffers);
         let done = self.limited("a read", read).await?;
-        self.note(format!("read {first}+{count}: {}", outcome(&done.result)));
+        self.note(|| format!("read {first}..{}: {}", first + count, outcome(&done.result)));
         if done.result.is_err() {
             return Ok(false);
         }
-        let judged = self.model.borrow_mut().judge(first, &done.buffers[0], settles);
-        judged.map_err(Trouble::Content)?;
+        let calm = meanwhile == Meanwhile::Calm && steady;
+        let settles = calm && self.service.get() == Service::Running;
+        let mut model = self.model.borrow_mut();
+        match mark {
+            Some(mark) => model.judge_shared(first, &done.buffers[0], &mark)?,
+            None => model.judge(first, &done.buffers[0], settles)?,
+        }
         Ok(true)
+    }
+
+    /// Where redundancy does not agree, what is read together with a latent error may come from
+    /// elsewhere than what is read without it.
+    fn unsteady(&self) -> bool {
+        let latent = |slot| self.impaired(slot, 0, self.geometry.used_bytes(slot));
+        self.service.get() != Service::Running
+            || self.array().status().synced_to_bytes.is_some() && (0..self.kind.members).any(latent)
     }
 
     /// Flushes.
@@ -187,7 +479,7 @@ impl Bed {
         let mark = self.model.borrow().begin_flush();
         let array = self.array();
         let result = self.limited("a flush", array.flush()).await?;
-        self.note(format!("flush: {}", outcome(&result)));
+        self.note(|| format!("flush: {}", outcome(&result)));
         if result.is_ok() {
             self.model.borrow_mut().end_flush(&mark);
         }
@@ -196,67 +488,124 @@ impl Bed {
 
     /// An administrator fails a member.
     pub async fn fail(&self, slot: usize) -> Result<(), Trouble> {
-        self.gone.borrow_mut().push(slot);
+        self.members[slot].out.set(true);
+        self.lost();
         let array = self.array();
         let result = self.limited("failing a member", array.fail_member(slot)).await?;
-        self.note(format!("fail {slot}: {}", outcome(&result)));
-        result.map_err(|error| failed("failing a member", error))
+        self.note(|| format!("fail {slot}: {}", outcome(&result)));
+        match result {
+            Err(_) if self.service.get() == Service::Running => Err(failed("fail", "refused")),
+            _ => Ok(()),
+        }
     }
 
-    /// A member stops answering for ever.
-    pub fn vanish(&self, slot: usize) {
-        self.gone.borrow_mut().push(slot);
-        self.controls[slot].add(Fault::new(Effect::Fail(drive::ErrorKind::Gone)));
-        self.note(format!("vanish {slot}"));
+    /// A member gets a fault that loses it to the array.
+    pub fn spoil_member(&self, slot: usize, kind: ErrorKind, only: Option<Operation>, once: bool) {
+        let fault = Fault::new(Effect::Fail(kind));
+        let fault = only.map_or(fault.clone(), |operation| fault.on(operation));
+        let member = &self.members[slot];
+        member.faulty.set(true);
+        let fault = member.control.add(if once { fault.times(1) } else { fault });
+        member.faults.borrow_mut().push((fault, true));
+        let what = only.map_or("operation".to_owned(), |operation| format!("{operation:?}"));
+        self.note(|| format!("{slot} errs on {} {what}", if once { "one" } else { "every" }));
+        self.lost();
     }
 
-    /// A member errs on writes from now on.
-    pub fn spoil_writes(&self, slot: usize) -> FaultId {
-        self.gone.borrow_mut().push(slot);
-        let fault = Fault::new(Effect::Fail(drive::ErrorKind::Media));
-        self.note(format!("writes fail on {slot}"));
-        self.controls[slot].add(fault.on(drive::Operation::Write))
+    /// A member takes this much longer for everything.
+    pub fn slow(&self, slot: usize, by: Duration) {
+        self.note(|| format!("{slot} is slower by {by:?}"));
+        let member = &self.members[slot];
+        let fault = member.control.add(Fault::new(Effect::Delay(by)).one_in(2));
+        member.faults.borrow_mut().push((fault, false));
     }
 
-    /// A member is well again, and present at the next start.
-    pub fn mend(&self, slot: usize, fault: FaultId) {
-        self.controls[slot].remove(fault);
-        self.gone.borrow_mut().retain(|gone| *gone != slot);
-        self.note(format!("{slot} is well again"));
+    /// A member answers nothing for a while: the array may fail it for that where it can.
+    pub fn hang(&self, slot: usize, time: Duration) {
+        self.note(|| format!("{slot} hangs for {time:?}"));
+        let member = &self.members[slot];
+        let (control, faults) = (member.control.clone(), Rc::clone(&member.faults));
+        let fault = control.add(Fault::new(Effect::Hang));
+        if self.kind.redundant() {
+            member.faulty.set(true);
+            faults.borrow_mut().push((fault, true));
+            self.lost();
+        }
+        let world = self.world.clone();
+        self.world.spawn(async move {
+            world.sleep(time).await;
+            control.remove(fault);
+            faults.borrow_mut().retain(|&(of, _)| of != fault);
+            control.release();
+            // What was still on its way to hang then.
+            world.sleep(DELAYS_MAX).await;
+            control.release();
+        });
+    }
+
+    /// A member is well again. Whether the array has met the fault is seen at the next start.
+    pub fn mend(&self, slot: usize) {
+        self.note(|| format!("{slot} is well again"));
+        let member = &self.members[slot];
+        for (fault, _) in member.faults.take() {
+            member.control.remove(fault);
+        }
+    }
+
+    /// Sectors of a member can't be read until they are rewritten.
+    pub fn latent(&self, slot: usize, sector: u64, count: u64) {
+        self.note(|| format!("{slot} can't read {sector}..{} of its data", sector + count));
+        let offset = self.data_offset + sector * SECTOR;
+        self.members[slot].control.spoil(offset, count * SECTOR);
+        self.lost();
     }
 
     /// The power goes: for all drives at once.
     pub async fn power_cut(&self, random: &mut SplitMix64) -> Result<(), Trouble> {
-        self.note("power cut".to_owned());
+        self.note(|| "power cut".to_owned());
+        self.refresh();
+        let syncing = self.array().status().synced_to_bytes.is_some();
+        self.unlogged.set(self.promise.hole == Hole::Flight && syncing);
+        self.service.set(Service::Cut);
         self.plugs.borrow().iter().for_each(|plug| plug.pull());
-        let cuts = self.controls.iter().map(|control| control.power_cut(random.next_u64()));
+        self.tear();
+        let open = self.lost_in_flight();
+        let controls = self.drives().map(|member| &member.control);
+        let cuts = controls.map(|control| control.power_cut(random.next_u64()));
         for result in world::join_all(cuts.collect::<Vec<_>>()).await {
             result.map_err(|error| failed("the power cut itself", error))?;
         }
         self.model.borrow_mut().power_cut();
+        open.into_iter().for_each(|sector| self.model.borrow_mut().forget(sector));
+        if self.kind.level.parities() > 0 {
+            self.lost();
+        }
         Ok(())
     }
 
     /// The array ends in order.
     pub async fn stop(&self) -> Result<(), Trouble> {
+        self.service.set(Service::Stopped);
         let array = self.array();
         let mark = self.model.borrow().begin_flush();
         let result = self.limited("stopping", array.stop()).await?;
-        self.note(format!("stop: {}", outcome(&result)));
+        self.note(|| format!("stop: {}", outcome(&result)));
         result.map_err(|error| failed("stopping", error))?;
         self.model.borrow_mut().end_flush(&mark);
-        *self.array.borrow_mut() = None;
+        self.refresh();
+        *self.stopped.borrow_mut() = Some(array.status());
         Ok(())
     }
 
-    /// The power comes back (if it was gone) and the array is assembled from the drives that have
-    /// not left.
+    /// The power comes back (if it was gone) and the array is assembled from all drives.
     pub async fn start(&self) -> Result<(), Trouble> {
-        self.controls.iter().for_each(FaultControl::power_on);
+        for member in self.drives() {
+            member.control.power_on();
+        }
         *self.array.borrow_mut() = None;
-        let left = |slot: &usize| !self.gone.borrow().contains(slot);
-        let drives = (0..self.drives.len()).filter(left).map(|slot| Rc::clone(&self.drives[slot]));
-        let plugs: Vec<Rc<Plug>> = drives.map(Plug::new).collect();
+        self.model.borrow_mut().end_all();
+        let plugs: Vec<Rc<Plug>> =
+            self.drives().map(|member| Plug::new(Rc::clone(&member.drive))).collect();
         let drives = plugs.iter().map(|plug| Rc::clone(plug) as Rc<dyn Drive>).collect();
         *self.plugs.borrow_mut() = plugs;
         let scan = Scan::of(self.world.pool(), drives).await;
@@ -264,111 +613,103 @@ impl Bed {
             return Err(Trouble::Failed("no array is left on the drives".to_owned()));
         };
         for (candidate, verdict) in &assembly.verdicts {
-            let events = scan.candidates[*candidate].view.events;
-            self.note(format!("candidate {candidate} with {events} events: {verdict}"));
+            let found = &scan.candidates[*candidate];
+            let (drive, events) = (found.drive, found.view.events);
+            self.note(|| format!("drive {drive} with {events} events: {verdict}"));
         }
-        let mode = OpenMode { read_only: false, force_dirty: false, now_seconds: 1_700_000_000 };
-        let array = scan.open(&self.world, assembly, mode).await;
-        self.note(format!("start: {}", outcome(&array)));
-        if let Ok(array) = &array {
-            let status = array.status();
+        let mut mode = OpenMode { read_only: false, force_dirty: false, now_seconds: NOW_SECONDS };
+        let mut opened = scan.open(&self.world, assembly, mode).await;
+        let refused = AssembleError::Refused(Refusal::DirtyDegraded);
+        if let Err(error) = &opened
+            && error.to_string() == refused.to_string()
+        {
+            self.note(|| format!("start: {error}"));
+            let whole = (0..self.kind.members).all(|slot| !self.is_gone(slot));
+            if whole || !self.has_write_hole() {
+                return Err(failed("assembling", error));
+            }
+            mode.force_dirty = true;
+            opened = scan.open(&self.world, assembly, mode).await;
+        }
+        let array = opened.map_err(|error| failed("assembling", error))?;
+        let status = array.status();
+        self.note(|| {
             let slots: Vec<_> = status.slots.iter().map(|slot| slot.state).collect();
-            self.note(format!(
-                "synced to {:?}, events {}, {slots:?}",
-                status.synced_to_bytes, status.events
-            ));
+            format!("started, synced to {:?}, {slots:?}", status.synced_to_bytes)
+        });
+        if let Some(before) = self.stopped.take() {
+            self.as_it_was(&before, &status)?;
         }
-        let array = array.map_err(|error| failed("assembling", error))?;
-        // A drive that is present and was not taken is out for good.
-        let mut gone = self.gone.borrow_mut();
-        for (slot, status) in array.status().slots.iter().enumerate() {
-            if status.state != array::SlotState::InSync && !gone.contains(&slot) {
-                gone.push(slot);
+        *self.array.borrow_mut() = Some(array);
+        for member in &self.members {
+            // What it missed, if anything, the array has judged by now.
+            member.faulty.set(member.faults.borrow().iter().any(|&(_, loses)| loses));
+        }
+        self.service.set(Service::Running);
+        self.refresh();
+        self.members.iter().for_each(|member| member.out_at_start.set(member.out.get()));
+        Ok(())
+    }
+
+    /// After a stop in order the superblocks say what the array's state said.
+    fn as_it_was(&self, before: &Status, now: &Status) -> Result<(), Trouble> {
+        for (slot, (was, is)) in before.slots.iter().zip(&now.slots).enumerate() {
+            let (was, is) = (was.state == SlotState::InSync, is.state == SlotState::InSync);
+            if was != is && !(was && self.members[slot].faulty.get()) {
+                return Err(Trouble::Failed(format!(
+                    "member {slot} was {} before the stop and is {} after it",
+                    if was { "in sync" } else { "out" },
+                    if is { "in sync" } else { "out" },
+                )));
             }
         }
-        drop(gone);
-        *self.array.borrow_mut() = Some(array);
+        let (was, is) = (before.synced_to_bytes, now.synced_to_bytes);
+        if was.is_none() && is.is_some() {
+            return Err(Trouble::Failed(format!("in sync before the stop, to {is:?} after it")));
+        }
+        Ok(())
+    }
+
+    /// All sectors can be read and hold what they may.
+    pub async fn read_all(&self) -> Result<(), Trouble> {
+        for first in (0..self.sectors()).step_by(256) {
+            let count = (self.sectors() - first).min(256);
+            if !self.read(first, count, Meanwhile::Calm).await? {
+                return Err(Trouble::Failed(format!("sectors {first}+{count} can't be read")));
+            }
+        }
         Ok(())
     }
 
     /// Everything reads as it must, and all redundancy agrees.
     pub async fn verify(&self) -> Result<(), Trouble> {
-        for first in (0..self.sectors()).step_by(64) {
-            let count = (self.sectors() - first).min(64);
-            if !self.read(first, count, true).await? {
-                return Err(Trouble::Failed(format!("sectors {first}+{count} can't be read")));
-            }
-        }
+        self.read_all().await?;
         let array = self.array();
         self.limited("the resync", array.background_done()).await?;
         if let Some(upto) = array.status().synced_to_bytes {
             return Err(Trouble::Failed(format!("the resync has ended at {upto}")));
         }
-        self.redundancy_agrees(&array).await
+        if !self.flush().await? {
+            return Err(Trouble::Failed("the last flush failed".to_owned()));
+        }
+        self.refresh();
+        verify::redundancy_agrees(self, &array).await
     }
+}
 
-    async fn redundancy_agrees(&self, array: &Array) -> Result<(), Trouble> {
-        let geometry = array.geometry();
-        let gone = self.gone.borrow().clone();
-        let Some(sample) = (0..self.kind.members).find(|slot| !gone.contains(slot)) else {
-            return Ok(());
-        };
-        let examined = array::examine(self.world.pool(), self.drives[sample].as_ref()).await;
-        let data_offset = examined.found[0].view.layout.data_offset_bytes;
-        let read = async |slot: usize, offset: u64, bytes: u64| {
-            let drive = self.drives[slot].as_ref();
-            let at = data_offset + offset;
-            array::read_bytes(self.world.pool(), drive, at, bytes as usize).await
-        };
-        if let Geometry::Parity(parity) = geometry {
-            if !gone.is_empty() {
-                return Ok(());
-            }
-            let chunk = parity.chunk_bytes();
-            for stripe in 0..parity.stripes() {
-                let map = parity.stripe(stripe);
-                let mut chunks = Vec::new();
-                for slot in 0..self.kind.members {
-                    let bytes = read(slot, map.member_offset(), chunk).await;
-                    chunks.push(bytes.map_err(|error| failed("reading a member", error))?);
-                }
-                let mut by_exponent = vec![None; map.exponents().max(map.data_members())];
-                for column in 0..map.data_members() {
-                    by_exponent[map.exponent(column)] = Some(&chunks[map.data(column)][..]);
-                }
-                let (mut p, mut q) = (vec![0; chunk as usize], vec![0; chunk as usize]);
-                parity::pq(&mut p, &mut q, &by_exponent);
-                let q_agrees = map.q().is_none_or(|slot| q == chunks[slot][..]);
-                if p != chunks[map.p()][..] || !q_agrees {
-                    return Err(Trouble::Failed(format!("parity of stripe {stripe} is wrong")));
-                }
-            }
-            return Ok(());
-        }
-        for run in geometry.runs(0, geometry.array_bytes()) {
-            let mut first: Option<world::BufMut> = None;
-            for copy in 0..geometry.copies() {
-                let place = geometry.copy(&run, copy);
-                if gone.contains(&place.member) {
-                    continue;
-                }
-                let bytes = read(place.member, place.offset, run.bytes).await;
-                let bytes = bytes.map_err(|error| failed("reading a member", error))?;
-                match &first {
-                    None => first = Some(bytes),
-                    Some(first) => {
-                        let differs = first.iter().zip(&bytes[..]).position(|(a, b)| a != b);
-                        if let Some(at) = differs {
-                            let at = run.array_offset + at as u64;
-                            let what = format!("copy {copy} of byte {at} differs from copy 0");
-                            return Err(Trouble::Failed(what));
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
+/// Fills a drive with what an earlier owner left.
+async fn scribble(world: &World, drive: &MemoryDrive, random: &mut SplitMix64) {
+    let mut buffer = world.pool().take(USED_BYTES as usize);
+    for word in buffer.chunks_exact_mut(8) {
+        word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
+    let buffers = WriteBufs::from_iter([buffer.freeze()]);
+    let written = drive.write(DATA_OFFSET_BYTES, buffers, Durability::Durable).await;
+    assert!(written.is_ok(), "memory takes every write");
+}
+
+fn durability(durable: bool) -> Durability {
+    if durable { Durability::Durable } else { Durability::Cached }
 }
 
 fn outcome<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {

@@ -1,31 +1,43 @@
-//! One random history: clients, an administrator and fate, from a seed.
+//! One history: the plan of a seed, played, and how it ended.
 //!
 //! It runs in rounds. In a round several clients read and write at once, each in sectors of its
-//! own that alternate with the others' and meet them in the same stripes; at some moment in it an
-//! event may happen. Faults stay within what the level promises (see `docs/promises.md`): beyond
-//! that, everything may be lost, and nothing could be judged.
+//! own that alternate with the others' and meet them in the same stripes; meanwhile the
+//! administrator and fate act. Faults stay within what the level and its policy promise (see
+//! `promise`): an act that would go beyond is left out, since then everything may be lost and
+//! nothing could be judged.
 
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::time::Duration;
 
+use drive::{ErrorKind, Operation};
 use world::{SplitMix64, World, join_all};
 
-use crate::bed::{Bed, Trouble};
+use crate::bed::{Bed, Meanwhile, Service, Trouble};
 use crate::kinds::{KINDS, Kind};
+use crate::plan::{Act, Atom, Op, Plan, Round, Timed};
 
-/// Sectors of a client's piece: no multiple of a chunk, so that borders fall everywhere.
-const PIECE_SECTORS: u64 = 11;
+/// Of so many histories one begins on drives with foreign content, and resyncs.
+const FOREIGN_ONE_IN: u64 = 4;
 
 /// What a history runs on and how long.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Only this shape, by its place in [`KINDS`]; otherwise the seed picks.
     pub kind: Option<usize>,
     /// Rounds.
     pub rounds: u64,
+    /// Only the acts of these numbers.
+    pub keep: Option<BTreeSet<u32>>,
+    /// Whether to write down what happens.
+    pub logs: bool,
+    /// A fault to plant in the engine.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<array::mutant::Mutant>,
 }
 
 /// How a history ended.
+#[derive(Debug)]
 pub struct Outcome {
     /// What it ran on.
     pub kind: Kind,
@@ -33,124 +45,84 @@ pub struct Outcome {
     pub log: Vec<String>,
     /// What went wrong, if anything did.
     pub trouble: Option<Trouble>,
-}
-
-/// What happens to the array in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    Nothing,
-    PowerCut,
-    /// Another cut soon after the restart, while it recovers.
-    PowerCuts,
-    Restart,
-    Fail,
-    Vanish,
-    SpoilWrites,
-    /// A member errs on writes, soon after that the power goes, and the member is back with it.
-    SpoilAndCut,
+    /// Numbers of the acts it had.
+    pub numbers: Vec<u32>,
 }
 
 /// Runs the history of `seed`.
-pub fn run(seed: u64, options: Options) -> Outcome {
-    let world = World::virtual_time(seed);
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    #[cfg(feature = "mutants")]
+    array::mutant::set(options.mutant);
     let mut random = SplitMix64::new(seed);
-    let kind = KINDS[options.kind.unwrap_or(random.below(KINDS.len() as u64) as usize)];
-    let outcome = world.block_on(async {
-        let bed = match Bed::new(&world, kind, &mut random).await {
-            Ok(bed) => Rc::new(bed),
-            Err(trouble) => return Outcome { kind, log: Vec::new(), trouble: Some(trouble) },
-        };
-        let mut trouble = None;
-        for _ in 0..options.rounds {
-            if let Err(found) = round(&bed, &mut random).await {
-                trouble = Some(found);
-                break;
-            }
-        }
-        if trouble.is_none() {
-            trouble = end(&bed).await.err();
-        }
-        let log = bed.log.take();
-        Outcome { kind, log, trouble }
+    let kind = random.below(KINDS.len() as u64) as usize;
+    let kind = KINDS[options.kind.unwrap_or(kind)];
+    let mut outcome = Outcome { kind, log: Vec::new(), trouble: None, numbers: Vec::new() };
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let world = World::virtual_time(seed);
+        let trouble = world.block_on(history(&world, seed, options, random, &mut outcome)).err();
+        world.end();
+        trouble
+    }));
+    outcome.trouble = played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Some(Trouble::Panicked(text.unwrap_or("without a word").to_owned()))
     });
-    world.end();
     outcome
 }
 
-async fn end(bed: &Bed) -> Result<(), Trouble> {
+async fn history(
+    world: &World,
+    seed: u64,
+    options: &Options,
+    mut random: SplitMix64,
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    // A log is of use only once data and parity agree: those begin in sync.
+    let foreign = random.chance(1, FOREIGN_ONE_IN) && !outcome.kind.policy.logs();
+    let bed = Bed::new(world, outcome.kind, foreign, options.logs, &mut random).await?;
+    let bed = Rc::new(bed);
+    let (sectors, member_sectors) = (bed.sectors(), bed.member_sectors());
+    let (kind, rounds, keep) = (outcome.kind, options.rounds, options.keep.as_ref());
+    let plan = Plan::new(seed, kind, sectors, member_sectors, rounds, keep);
+    outcome.numbers = plan.numbers();
+    let played = play(&bed, seed, &plan).await;
+    outcome.log = bed.log.as_ref().map(|log| log.take()).unwrap_or_default();
+    played
+}
+
+async fn play(bed: &Rc<Bed>, seed: u64, plan: &Plan) -> Result<(), Trouble> {
+    for round in &plan.rounds {
+        play_round(bed, seed, round).await?;
+    }
     bed.verify().await?;
     bed.stop().await?;
     bed.start().await?;
     bed.verify().await
 }
 
-/// What may happen now, within the promise.
-fn pick(bed: &Bed, random: &mut SplitMix64) -> Event {
-    let lost = bed.gone.borrow().len();
-    let healthy = lost == 0;
-    let may_lose = lost < bed.kind.losses && bed.array().status().synced_to_bytes.is_none();
-    let may_cut = healthy || !bed.kind.has_write_hole();
-    match random.below(12) {
-        0 | 1 if may_cut => Event::PowerCut,
-        2 if may_cut => Event::PowerCuts,
-        3 => Event::Restart,
-        4 if may_lose => Event::Fail,
-        5 if may_lose => Event::Vanish,
-        6 if may_lose => Event::SpoilWrites,
-        7 | 8 if may_lose && bed.kind.keeps_flight_whole() => Event::SpoilAndCut,
-        _ => Event::Nothing,
-    }
-}
-
-async fn round(bed: &Rc<Bed>, random: &mut SplitMix64) -> Result<(), Trouble> {
-    let event = pick(bed, random);
-    let clients = 1 + random.below(4);
-    let operations = 1 + random.below(6);
-    let work = (0..clients).map(|client| {
-        let (bed, seed) = (Rc::clone(bed), random.next_u64());
-        async move { client_round(&bed, client, clients, operations, seed).await }
-    });
-    let work: Vec<_> = work.collect();
-    let mut fate = SplitMix64::new(random.next_u64());
-    let event_bed = Rc::clone(bed);
-    let happening = async move {
-        let wait = fate.below(3_000_000);
-        event_bed.world.sleep(Duration::from_nanos(wait)).await;
-        happen(&event_bed, event, &mut fate).await
+async fn play_round(bed: &Rc<Bed>, seed: u64, round: &Round) -> Result<(), Trouble> {
+    let meanwhile = match (round.shared, round.acts.is_empty()) {
+        (true, _) => Meanwhile::Written,
+        (false, false) => Meanwhile::Acts,
+        (false, true) => Meanwhile::Calm,
     };
-    let (work, happening) = join_both(join_all(work), happening).await;
-    let cut = matches!(event, Event::PowerCut | Event::PowerCuts | Event::SpoilAndCut);
-    happening?;
-    for result in work {
-        let all_well = result?;
-        if !all_well && !cut {
-            return Err(Trouble::Failed(format!("a client's operation failed ({event:?})")));
-        }
-    }
-    match event {
-        Event::PowerCut | Event::SpoilAndCut => bed.start().await?,
-        Event::PowerCuts => {
-            bed.start().await?;
-            let wait = random.below(2_000_000);
-            bed.world.sleep(Duration::from_nanos(wait)).await;
-            bed.power_cut(random).await?;
+    let clients = round.clients.iter().map(|operations| client(bed, operations, meanwhile));
+    let (clients, fate) = join_both(join_all(clients), fate(bed, seed, &round.acts)).await;
+    fate?;
+    clients.into_iter().collect::<Result<(), Trouble>>()?;
+    if bed.service.get() != Service::Running {
+        bed.start().await?;
+        for again in &round.cuts_again {
+            bed.world.sleep(again.what).await;
+            bed.power_cut(&mut chance(seed, again.number)).await?;
             bed.start().await?;
         }
-        Event::Restart => {
-            bed.stop().await?;
-            bed.start().await?;
-        }
-        _ => {}
-    }
-    if cut {
-        // What a cut left open is settled before it is written over.
-        let sectors = bed.sectors();
-        for first in (0..sectors).step_by(64) {
-            if !bed.read(first, (sectors - first).min(64), true).await? {
-                return Err(Trouble::Failed(format!("sector {first} can't be read after a cut")));
-            }
+        if round.settles {
+            bed.read_all().await?;
         }
     }
+    bed.refresh();
     Ok(())
 }
 
@@ -163,69 +135,72 @@ async fn join_both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::
     }
 }
 
-async fn happen(bed: &Bed, event: Event, fate: &mut SplitMix64) -> Result<(), Trouble> {
-    let gone = bed.gone.borrow().clone();
-    let here: Vec<usize> = (0..bed.kind.members).filter(|slot| !gone.contains(slot)).collect();
-    let slot = here[fate.below(here.len() as u64) as usize];
-    match event {
-        Event::Nothing | Event::Restart => Ok(()),
-        Event::PowerCut | Event::PowerCuts => bed.power_cut(fate).await,
-        Event::Fail => bed.fail(slot).await,
-        Event::Vanish => {
-            bed.vanish(slot);
-            Ok(())
-        }
-        Event::SpoilWrites => {
-            bed.spoil_writes(slot);
-            Ok(())
-        }
-        Event::SpoilAndCut => {
-            let fault = bed.spoil_writes(slot);
-            bed.world.sleep(Duration::from_nanos(fate.below(800_000))).await;
-            bed.power_cut(fate).await?;
-            bed.mend(slot, fault);
-            Ok(())
-        }
-    }
+/// The choices of one act: its own, so that leaving out another changes nothing here.
+fn chance(seed: u64, number: u32) -> SplitMix64 {
+    SplitMix64::new(seed ^ (u64::from(number) + 1) << 32)
 }
 
-/// A client's operations; `Ok(false)` when one failed, after which it stops.
-async fn client_round(
-    bed: &Bed,
-    client: u64,
-    clients: u64,
-    operations: u64,
-    seed: u64,
-) -> Result<bool, Trouble> {
-    let mut random = SplitMix64::new(seed);
-    let block = bed.kind.block_sectors();
-    let blocks = bed.sectors() / block;
-    let pieces = blocks / PIECE_SECTORS;
-    for _ in 0..operations {
-        let mine = pieces / clients;
-        let piece = random.below(mine) * clients + client;
-        let start = random.below(PIECE_SECTORS);
-        let count = 1 + random.below(PIECE_SECTORS - start);
-        let first = piece * PIECE_SECTORS + start;
-        // A client alone may take much at once.
-        let (first, count) = match random.below(5) {
-            0 if clients == 1 => {
-                let first = random.below(blocks);
-                (first, 1 + random.below(blocks - first))
+/// A client's operations, one after the other. One may fail only when the array has ended.
+async fn client(bed: &Bed, operations: &[Atom<Op>], meanwhile: Meanwhile) -> Result<(), Trouble> {
+    for operation in operations {
+        let well = match operation.what {
+            Op::Write { first, count, durable } => bed.write(first, count, durable).await?,
+            Op::Zero { first, count, durable } => bed.zero(first, count, durable).await?,
+            Op::Discard { first, count } => bed.discard(first, count).await?,
+            Op::Read { first, count } => bed.read(first, count, meanwhile).await?,
+            Op::Flush => bed.flush().await?,
+            Op::Wait(time) => {
+                bed.world.sleep(time).await;
+                true
             }
-            _ => (first, count),
         };
-        let (first, count) = (first * block, count * block);
-        let well = match random.below(12) {
-            0..5 => bed.write(first, count, false).await?,
-            5 => bed.write(first, count, true).await?,
-            6 => bed.zero(first, count).await?,
-            7 => bed.flush().await?,
-            _ => bed.read(first, count, false).await?,
-        };
+        if bed.service.get() != Service::Running {
+            return Ok(());
+        }
         if !well {
-            return Ok(false);
+            return Err(Trouble::Failed(format!("{:?} failed", operation.what)));
         }
     }
-    Ok(true)
+    Ok(())
+}
+
+async fn fate(bed: &Bed, seed: u64, acts: &[Atom<Timed>]) -> Result<(), Trouble> {
+    let start = bed.world.now_ns();
+    for act in acts {
+        let Timed { at, act: what } = act.what;
+        bed.world.sleep_until_ns(start + at.as_nanos() as u64).await;
+        happen(bed, what, &mut chance(seed, act.number)).await?;
+    }
+    Ok(())
+}
+
+/// Does one act, unless it is out of place or beyond the promise.
+async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trouble> {
+    bed.refresh();
+    let running = bed.service.get() == Service::Running;
+    let may_lose = |slot: usize| running && !bed.is_gone(slot) && bed.may_lose(slot);
+    match act {
+        Act::Cut if running => bed.power_cut(random).await?,
+        Act::Stop if running => bed.stop().await?,
+        Act::Fail(slot) if may_lose(slot) => bed.fail(slot).await?,
+        Act::Vanish(slot) if may_lose(slot) => bed.spoil_member(slot, ErrorKind::Gone, None, false),
+        Act::WritesErr(slot) if may_lose(slot) => {
+            bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Write), false);
+        }
+        Act::WriteErrs(slot) if may_lose(slot) => {
+            bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Write), true);
+        }
+        Act::FlushErrs(slot) if may_lose(slot) => {
+            bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Flush), true);
+        }
+        Act::Latent { slot, sector, count } if may_lose(slot) => bed.latent(slot, sector, count),
+        Act::Slow(slot, by) => bed.slow(slot, by),
+        // Where nobody can be spared, everything waits for it.
+        Act::Hang(slot, time) if may_lose(slot) || running && !bed.kind.redundant() => {
+            bed.hang(slot, time);
+        }
+        Act::Mend(slot) => bed.mend(slot),
+        _ => {}
+    }
+    Ok(())
 }

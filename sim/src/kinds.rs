@@ -1,6 +1,8 @@
-//! The arrays that histories run on: every level, small.
+//! The arrays that histories run on: every level, layout and policy, small.
 
 use geometry::Level;
+
+use crate::promise::Policy;
 
 /// One shape.
 #[derive(Debug, Clone, Copy)]
@@ -13,69 +15,82 @@ pub struct Kind {
     pub members: usize,
     /// Chunk in bytes; 0 where the level has none.
     pub chunk_bytes: u32,
-    /// Members that may be lost at once, whichever they are.
-    pub losses: usize,
-    /// What closes the write hole.
-    pub log: Log,
+    /// The record of writes in flight.
+    pub policy: Policy,
 }
 
-/// A log of writes in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Log {
-    /// None.
-    None,
-    /// A partial parity log.
-    Ppl,
-    /// A journal on a further drive.
-    Journal,
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Kind { level, layout, members, chunk_bytes, policy } = self;
+        write!(f, "{level} of {members}, layout {layout:#x}, chunk {chunk_bytes}, {policy:?}")
+    }
 }
 
-const fn kind(level: Level, layout: u32, members: usize, chunk_bytes: u32, losses: usize) -> Kind {
-    Kind { level, layout, members, chunk_bytes, losses, log: Log::None }
+const fn kind(level: Level, layout: u32, members: usize, chunk_bytes: u32) -> Kind {
+    let policy = match level {
+        Level::Linear | Level::Raid0 => Policy::None,
+        _ => Policy::Resync,
+    };
+    Kind { level, layout, members, chunk_bytes, policy }
 }
 
-const fn with(log: Log, kind: Kind) -> Kind {
-    Kind { log, ..kind }
+const fn with(policy: Policy, kind: Kind) -> Kind {
+    Kind { policy, ..kind }
 }
 
 /// All of them. Small chunks, so that a history meets many stripes and many borders.
-pub const KINDS: [Kind; 20] = [
-    kind(Level::Raid0, 2, 3, 4096, 0),
-    kind(Level::Linear, 0, 2, 0, 0),
-    kind(Level::Raid1, 0, 2, 0, 1),
-    kind(Level::Raid1, 0, 3, 0, 2),
-    kind(Level::Raid10, 0x102, 4, 4096, 1),
-    kind(Level::Raid10, 0x201, 4, 4096, 1),
-    kind(Level::Raid10, 0x10201, 5, 8192, 1),
-    kind(Level::Raid4, 0, 4, 4096, 1),
-    kind(Level::Raid5, 2, 3, 4096, 1),
-    kind(Level::Raid5, 2, 5, 8192, 1),
-    kind(Level::Raid5, 1, 4, 16384, 1),
-    kind(Level::Raid6, 2, 4, 4096, 2),
-    kind(Level::Raid6, 0, 6, 8192, 2),
-    kind(Level::Raid6, 10, 5, 4096, 2),
-    with(Log::Ppl, kind(Level::Raid5, 2, 3, 4096, 1)),
-    with(Log::Ppl, kind(Level::Raid5, 1, 4, 16384, 1)),
-    with(Log::Ppl, kind(Level::Raid5, 2, 5, 8192, 1)),
-    with(Log::Journal, kind(Level::Raid5, 2, 4, 8192, 1)),
-    with(Log::Journal, kind(Level::Raid4, 0, 3, 4096, 1)),
-    with(Log::Journal, kind(Level::Raid6, 2, 5, 4096, 2)),
+pub const KINDS: [Kind; 38] = [
+    kind(Level::Raid0, 2, 3, 4096),
+    kind(Level::Linear, 0, 2, 0),
+    kind(Level::Raid1, 0, 2, 0),
+    kind(Level::Raid1, 0, 3, 0),
+    // Near, far and offset copies; odd member counts; three copies.
+    kind(Level::Raid10, 0x102, 4, 4096),
+    kind(Level::Raid10, 0x102, 3, 4096),
+    kind(Level::Raid10, 0x201, 4, 4096),
+    kind(Level::Raid10, 0x201, 5, 4096),
+    kind(Level::Raid10, 0x10201, 5, 8192),
+    kind(Level::Raid10, 0x103, 4, 4096),
+    kind(Level::Raid4, 0, 4, 4096),
+    // RAID 5: asymmetric, symmetric, parity first and last.
+    kind(Level::Raid5, 0, 4, 4096),
+    kind(Level::Raid5, 1, 4, 16384),
+    kind(Level::Raid5, 2, 3, 4096),
+    kind(Level::Raid5, 2, 5, 8192),
+    kind(Level::Raid5, 3, 4, 4096),
+    kind(Level::Raid5, 4, 4, 4096),
+    kind(Level::Raid5, 5, 6, 4096),
+    // RAID 6: the same, DDF's, and the RAID 5 layouts with Q apart.
+    kind(Level::Raid6, 0, 6, 8192),
+    kind(Level::Raid6, 1, 5, 4096),
+    kind(Level::Raid6, 2, 4, 4096),
+    kind(Level::Raid6, 3, 5, 4096),
+    kind(Level::Raid6, 4, 5, 4096),
+    kind(Level::Raid6, 8, 5, 4096),
+    kind(Level::Raid6, 9, 5, 4096),
+    kind(Level::Raid6, 10, 5, 4096),
+    kind(Level::Raid6, 18, 5, 4096),
+    with(Policy::Bitmap, kind(Level::Raid1, 0, 2, 0)),
+    with(Policy::Bitmap, kind(Level::Raid10, 0x102, 4, 4096)),
+    with(Policy::Bitmap, kind(Level::Raid4, 0, 4, 4096)),
+    with(Policy::Bitmap, kind(Level::Raid5, 2, 4, 4096)),
+    with(Policy::Bitmap, kind(Level::Raid6, 2, 5, 4096)),
+    with(Policy::Ppl, kind(Level::Raid5, 2, 3, 4096)),
+    with(Policy::Ppl, kind(Level::Raid5, 1, 4, 16384)),
+    with(Policy::Ppl, kind(Level::Raid5, 2, 5, 8192)),
+    with(Policy::Journal, kind(Level::Raid5, 2, 4, 8192)),
+    with(Policy::Journal, kind(Level::Raid4, 0, 3, 4096)),
+    with(Policy::Journal, kind(Level::Raid6, 2, 5, 4096)),
 ];
 
 impl Kind {
-    /// Whether a cut while it is degraded is not survived: parity without a log has the write hole.
-    pub fn has_write_hole(&self) -> bool {
-        self.level.parities() > 0 && self.log == Log::None
-    }
-
-    /// Whether what is being written is old or new also when a member is lost in the same cut. A
-    /// partial parity log keeps only the rest of the stripe.
-    pub fn keeps_flight_whole(&self) -> bool {
-        self.level.parities() == 0 || self.log == Log::Journal
-    }
-
-    /// Sectors of its block.
+    /// Sectors of its block: what clients write begins and ends on one.
     pub fn block_sectors(&self) -> u64 {
-        if self.log == Log::Journal { 8 } else { 1 }
+        if self.policy == Policy::Journal { 8 } else { 1 }
+    }
+
+    /// Whether there is anything to lose a member of.
+    pub fn redundant(&self) -> bool {
+        self.level.parities() > 0 || matches!(self.level, Level::Raid1 | Level::Raid10)
     }
 }

@@ -1,18 +1,34 @@
 //! Random histories of the unchanged array engine in virtual time, from seeds.
 //!
-//! `model` judges what is read, `bed` has the drives with their faults and the array, `history`
-//! plays one history, `kinds` lists the arrays, `plug` is a
-//! drive as one run of the array's process knows it. The same seed gives the same log, byte for
-//! byte.
+//! | file | what |
+//! | --- | --- |
+//! | `promise` | what each level and policy promises: where the faults of a history come from |
+//! | `kinds` | the arrays |
+//! | `plan` | a history before it is played, as data |
+//! | `history` | playing it |
+//! | `bed`, `plug` | the drives with their faults, and the array on them |
+//! | `model` | what may be read |
+//! | `verify` | whether redundancy agrees |
+//! | `shrink` | a failing history made short |
+//! | `mutants` | faults planted in the engine, which all have to be caught |
+//!
+//! The same seed gives the same log, byte for byte.
 
 mod bed;
 mod history;
 mod kinds;
 mod model;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod plan;
 mod plug;
+mod promise;
+mod shrink;
+mod verify;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -25,8 +41,11 @@ struct Arguments {
     /// Play this one seed and print what happened
     #[arg(long)]
     seed: Option<u64>,
-    /// How many histories
-    #[arg(long, default_value_t = 1000)]
+    /// With --seed: only the acts of these numbers, as in 3,7-9
+    #[arg(long, value_parser = parse_keep)]
+    keep: Option<BTreeSet<u32>>,
+    /// How many histories; with --mutants: at most for each
+    #[arg(long, default_value_t = 5000)]
     runs: u64,
     /// As many histories as this many minutes allow
     #[arg(long)]
@@ -40,6 +59,21 @@ struct Arguments {
     /// Rounds of each history
     #[arg(long, default_value_t = 6)]
     rounds: u64,
+    /// Print what each level and policy promises
+    #[arg(long)]
+    promises: bool,
+    /// Plant each of the engine's known faults in turn; every one has to be caught
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutants: bool,
+    /// Plant this fault
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutant: Option<String>,
+}
+
+fn parse_keep(text: &str) -> Result<BTreeSet<u32>, String> {
+    plan::parse_list(text).ok_or_else(|| "a list of numbers like 3,7-9".to_owned())
 }
 
 impl Arguments {
@@ -51,32 +85,61 @@ impl Arguments {
         fitting.get(seed as usize % fitting.len().max(1)).copied()
     }
 
-    fn play(&self, seed: u64) -> Outcome {
-        history::run(seed, Options { kind: self.kind(seed), rounds: self.rounds })
+    fn options(&self, seed: u64) -> Options {
+        Options {
+            kind: self.kind(seed),
+            rounds: self.rounds,
+            keep: self.keep.clone(),
+            logs: self.seed.is_some(),
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant.as_deref().and_then(array::mutant::Mutant::named),
+        }
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.promises {
+        println!("{}", promise::table());
+        return ExitCode::SUCCESS;
+    }
+    // A panic is a way a history ends; it is told with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    #[cfg(feature = "mutants")]
+    if arguments.mutants {
+        return mutants::run_all(arguments.runs, arguments.rounds);
+    }
     if let Some(seed) = arguments.seed {
-        let outcome = arguments.play(seed);
+        let options = arguments.options(seed);
+        let outcome = history::run(seed, &options);
         outcome.log.iter().for_each(|line| println!("{line}"));
+        if outcome.trouble.is_some() && options.keep.is_some() {
+            println!("{}", ending(seed, &outcome));
+            return ExitCode::FAILURE;
+        }
         return report(&arguments, seed, &outcome);
     }
     many(&arguments)
 }
 
+fn ending(seed: u64, outcome: &Outcome) -> String {
+    let trouble = outcome.trouble.as_ref().map_or("well".to_owned(), ToString::to_string);
+    format!("seed {seed}, {}: {trouble}", outcome.kind)
+}
+
+/// Tells of a history that failed: what went wrong, the short form, and how to play it again.
 fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) -> ExitCode {
     let Some(trouble) = &outcome.trouble else { return ExitCode::SUCCESS };
-    println!("seed {seed}, {:?}: {trouble}", outcome.kind);
+    println!("{}", ending(seed, outcome));
+    let (options, short) = shrink::shrink(seed, &arguments.options(seed), trouble);
+    println!("\nthe shortest history of this seed that still fails:");
+    short.log.iter().for_each(|line| println!("{line}"));
+    println!("{}", ending(seed, &short));
     let level = arguments.level.map_or(String::new(), |level| format!(" --level {level}"));
-    // The shortest history of this seed that still fails is the one to look at.
-    let shorter = (1..arguments.rounds).find(|&rounds| {
-        let options = Options { kind: arguments.kind(seed), rounds };
-        history::run(seed, options).trouble.is_some()
-    });
-    let rounds = shorter.unwrap_or(arguments.rounds);
-    println!("replay: cargo xtask simulate --seed {seed} --rounds {rounds}{level}");
+    let rounds = arguments.rounds;
+    let numbers: Vec<u32> = options.keep.iter().flatten().copied().collect();
+    let keep = plan::list(&numbers);
+    println!("replay: cargo xtask simulate --seed {seed} --rounds {rounds}{level} --keep {keep}");
     ExitCode::FAILURE
 }
 
@@ -85,28 +148,29 @@ fn many(arguments: &Arguments) -> ExitCode {
     let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let end = if limit.is_some() { u64::MAX } else { arguments.first + arguments.runs };
     let (next, played) = (AtomicU64::new(arguments.first), AtomicU64::new(0));
-    let failed = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while limit.is_none_or(|limit| start.elapsed() < limit) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || failed.load(Ordering::Relaxed) > 0 {
+                    if seed >= end || failed.load(Ordering::Relaxed) {
                         break;
                     }
-                    let outcome = arguments.play(seed);
+                    let outcome = history::run(seed, &arguments.options(seed));
                     played.fetch_add(1, Ordering::Relaxed);
-                    if report(arguments, seed, &outcome) == ExitCode::FAILURE {
-                        failed.fetch_add(1, Ordering::Relaxed);
+                    // One is enough to look at.
+                    if outcome.trouble.is_some() && !failed.swap(true, Ordering::Relaxed) {
+                        report(arguments, seed, &outcome);
                     }
                 }
             });
         }
     });
     let (played, seconds) = (played.into_inner(), start.elapsed().as_secs_f64());
-    println!("{played} histories, {:.0} a second", played as f64 / seconds);
-    if failed.into_inner() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    println!("{played} histories in {seconds:.1} s, {:.0} a second", played as f64 / seconds);
+    if failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]
@@ -115,20 +179,27 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_log() {
-        for seed in 1..6 {
-            let options = Options { kind: None, rounds: 6 };
-            let (first, second) = (history::run(seed, options), history::run(seed, options));
+        for seed in 1..12 {
+            let options = Options { rounds: 6, logs: true, ..Options::default() };
+            let (first, second) = (history::run(seed, &options), history::run(seed, &options));
             assert!(first.log == second.log && !first.log.is_empty(), "seed {seed}");
         }
     }
 
     #[test]
+    fn a_history_without_its_acts_is_empty_and_holds() {
+        let none = Options { rounds: 6, keep: Some(BTreeSet::new()), ..Options::default() };
+        let outcome = history::run(3, &none);
+        assert!(outcome.trouble.is_none() && outcome.numbers.is_empty());
+        let one = Options { keep: Some(BTreeSet::from([4])), ..none };
+        assert_eq!(history::run(3, &one).numbers, [4]);
+    }
+
+    #[test]
     fn histories_hold() {
         for seed in 1..400 {
-            let outcome = history::run(seed, Options { kind: None, rounds: 6 });
-            if let Some(trouble) = outcome.trouble {
-                panic!("seed {seed}, {:?}: {trouble}", outcome.kind);
-            }
+            let outcome = history::run(seed, &Options { rounds: 6, ..Options::default() });
+            assert!(outcome.trouble.is_none(), "{}", ending(seed, &outcome));
         }
     }
 }

@@ -85,8 +85,13 @@ fn main() -> ExitCode {
         Task::Compare { names, seconds } => compare::run(&names, seconds),
         Task::Fuzz { targets, seconds } => fuzz::run(&targets, seconds),
         Task::Simulate { arguments } => {
-            let run = ["run", "--quiet", "--release", "--package", "sim", "--"];
-            run::succeed(run::cargo().args(run).args(arguments))
+            let mut run = run::cargo();
+            run.args(["run", "--quiet", "--release", "--package", "sim"]);
+            // What plants faults in the engine is no part of it otherwise.
+            if arguments.iter().any(|argument| argument.starts_with("--mutant")) {
+                run.args(["--features", "mutants"]);
+            }
+            run::succeed(run.arg("--").args(arguments))
         }
         Task::Torture { times, level, seed } => torture::run(times, level.as_deref(), seed),
         Task::Demo => demo::run(),

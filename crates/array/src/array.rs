@@ -18,6 +18,7 @@ use crate::job::Jobs;
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::mismatch::{self, Candidate, Mismatch};
+use crate::mutant::{self, Mutant};
 use crate::pace::JobPolicy;
 use crate::policy::Policy;
 use crate::read;
@@ -194,7 +195,9 @@ impl Array {
         if !self.0.metadata.writable() {
             return Ok(());
         }
-        self.flush().await?;
+        if !mutant::planted(Mutant::StopWithoutFlush) {
+            self.flush().await?;
+        }
         if let Some(bitmap) = &self.0.bitmap {
             bitmap.finish(&self.0).await?;
         }
@@ -202,7 +205,9 @@ impl Array {
             // The next start has little to replay then.
             journal.reclaim(&self.0).await?;
         }
-        self.0.metadata.mark_clean(&self.0).await
+        let ended = self.0.metadata.mark_clean(&self.0).await;
+        self.0.metadata.seal();
+        ended
     }
 
     /// Fails a member, as an administrator would: from here on it is not used, and the others'
@@ -272,9 +277,20 @@ impl Array {
             loop {
                 let seen = core.writes_started.get();
                 core.world.sleep(CLEAN_AFTER).await;
-                let quiet =
-                    || core.writes_in_flight.inside() == 0 && core.writes_started.get() == seen;
+                if core.stopping.get() {
+                    // The stop itself marks them clean; what comes after it is nobody's any more.
+                    core.cleaner.set(false);
+                    return;
+                }
+                let quiet = || {
+                    let idle = core.writes_in_flight.inside() == 0;
+                    idle && core.writes_started.get() == seen
+                        || mutant::planted(Mutant::CleanWithWrites)
+                };
                 if quiet() {
+                    if mutant::planted(Mutant::CleanWithoutFlush) {
+                        break;
+                    }
                     if array.flush().await.is_err() {
                         // Nothing can be called clean; the next write starts another wait.
                         core.cleaner.set(false);
@@ -288,7 +304,6 @@ impl Array {
             }
             core.cleaner.set(false);
             if core.stopping.get() {
-                // The stop itself marks them clean; what comes after it is nobody's any more.
                 return;
             }
             // What fails here is found again, and reported, by the next write.
@@ -327,6 +342,8 @@ impl Drive for Array {
         durability: Durability,
     ) -> Io<Result<(), DriveError>> {
         let bytes = total_bytes(&buffers);
+        let dropped = mutant::planted(Mutant::DurableDropped);
+        let durability = if dropped { Durability::Cached } else { durability };
         match self.check(Operation::Write, offset, bytes) {
             Err(error) => return Io::ready(Err(error)),
             Ok(()) if bytes == 0 => return Io::ready(Ok(())),
@@ -423,7 +440,8 @@ async fn zero_stripes(
         }
         let first = at / stripe_bytes;
         let stripes = whole.min(stripes_at_once);
-        let _lock = core.locks.lock(first..first + stripes, Mode::Exclusive).await;
+        let locked = mutant::unless_unlocked(Mutant::ZeroStripesUnlocked, first..first + stripes);
+        let _lock = core.locks.lock(locked, Mode::Exclusive).await;
         let start = first * parity.chunk_bytes();
         let len = stripes * parity.chunk_bytes();
         let ranges = (0..core.slots.len()).map(|slot| (slot, start, len)).collect();

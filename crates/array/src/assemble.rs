@@ -27,6 +27,7 @@ use crate::lock::RangeLocks;
 use crate::log::{self, Log, Replayed};
 use crate::members;
 use crate::metadata::{Metadata, Spare};
+use crate::mutant::{self, Mutant};
 use crate::ppl::Ppl;
 use crate::replay;
 use crate::scrub::{self, ScrubPost};
@@ -163,8 +164,11 @@ impl Scan {
             Some((member, state)) => Slot::new(Some(member), state, mirrored),
             None => Slot::new(None, SlotState::Missing, mirrored),
         });
-        let synced_to =
-            if redundant { log::synced_to(view.resync, replayed, degraded) } else { u64::MAX };
+        let redundant_and_known = redundant && !mutant::planted(Mutant::ResyncNever);
+        let synced_to = match redundant_and_known {
+            true => log::synced_to(view.resync, replayed, degraded),
+            false => u64::MAX,
+        };
         let log = if mode.read_only { Log::None } else { self.log(assembly, journal, replayed) };
         let bitmap = self.bitmap(world, assembly, &geometry, synced_to, mode).await?;
         let metadata = self.metadata(world, assembly, mode);

@@ -12,6 +12,7 @@ use crate::bad_blocks;
 use crate::batch::WriteBatch;
 use crate::core::Core;
 use crate::lock::{Lock, Mode};
+use crate::mutant::{self, Mutant};
 use crate::split::WriteCutter;
 
 /// Zeroing goes in steps of this many bytes: the list of its ranges stays short, and writers that
@@ -20,7 +21,7 @@ pub(crate) const ZERO_STEP_BYTES: u64 = 64 << 20;
 
 /// Holds the bytes against other writers, where there are copies that could come to differ.
 async fn guard(core: &Core, offset: u64, bytes: u64) -> Option<Lock> {
-    if core.geometry.copies() == 1 {
+    if core.geometry.copies() == 1 || mutant::planted(Mutant::CopiesUnguarded) {
         return None;
     }
     Some(core.locks.lock(offset..offset + bytes, Mode::Exclusive).await)
@@ -58,7 +59,8 @@ pub(crate) async fn write(
     for run in core.geometry.runs(offset, bytes) {
         let data = cutter.take(run.bytes as usize);
         let mut stored = false;
-        for copy in 0..core.geometry.copies() {
+        let left_out = usize::from(mutant::planted(Mutant::CopyLeftOut));
+        for copy in 0..(core.geometry.copies() - left_out).max(1) {
             let place = core.geometry.copy(&run, copy);
             if !core.slots[place.member].writable() {
                 continue;
@@ -115,6 +117,8 @@ pub(crate) async fn zero_members(
 ) -> Result<(), DriveError> {
     ranges.retain(|&(slot, _, _)| core.slots[slot].writable());
     ranges.sort_unstable();
+    let left_out = usize::from(mutant::planted(Mutant::ZeroesLeaveOneOut) && ranges.len() > 1);
+    ranges.truncate(ranges.len() - left_out);
     ranges.dedup_by(|next, last| {
         let joins = next.0 == last.0 && last.1 + last.2 == next.1;
         if joins {

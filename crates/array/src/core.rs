@@ -17,6 +17,7 @@ use crate::lock::RangeLocks;
 use crate::log::Log;
 use crate::members::SparePool;
 use crate::metadata::Metadata;
+use crate::mutant::{self, Mutant};
 use crate::policy::Policy;
 use crate::scrub::ScrubPost;
 use crate::slot::{Slot, SlotState};
@@ -121,6 +122,9 @@ impl Core {
     ) -> Result<(), DriveError> {
         let mut result = Ok(());
         for (slot, error) in failed {
+            if mutant::planted(Mutant::WriteErrorIgnored) && error.kind == ErrorKind::Media {
+                continue;
+            }
             match self.slots[slot].state() {
                 SlotState::Faulty | SlotState::Missing => {}
                 SlotState::InSync if self.needs(slot) => result = result.and(Err(error)),
@@ -135,7 +139,7 @@ impl Core {
         }
         // Also what another caller has failed: whoever relied on a member's absence must not be
         // told "done" before the others' superblocks know of it.
-        if self.metadata.unrecorded() {
+        if self.metadata.unrecorded() && !mutant::planted(Mutant::FailureNotRecorded) {
             self.commit().await?;
         }
         result
@@ -185,8 +189,13 @@ impl Core {
     /// # Errors
     /// As [`Core::fail_members`].
     pub(crate) async fn flush_members(&self) -> Result<(), DriveError> {
+        if mutant::planted(Mutant::FlushNothing) {
+            return Ok(());
+        }
+        let last = self.slots.iter().rposition(Slot::writable);
+        let left_out = last.filter(|_| mutant::planted(Mutant::FlushLeftOut));
         let flushes = self.slots.iter().enumerate().filter_map(|(slot, state)| {
-            let member = state.member().filter(|_| state.writable())?;
+            let member = state.member().filter(|_| state.writable() && left_out != Some(slot))?;
             Some((slot, member.drive.flush()))
         });
         let failed = self.settle(Operation::Flush, flushes.collect()).await;
@@ -196,6 +205,9 @@ impl Core {
                 replacement.note(self.settle_other(&replacement.member, flush).await);
             });
         join_all(replacements.collect::<Vec<_>>()).await;
+        if mutant::planted(Mutant::FlushErrorIgnored) {
+            return Ok(());
+        }
         self.fail_members(failed).await
     }
 

@@ -10,6 +10,8 @@ use format::md::{
 use geometry::{Geometry, Shape};
 use world::{BufMut, Pool, ReadBufs, join_all};
 
+use crate::mutant::{self, Mutant};
+
 /// The size assumed of members when only their number matters: any multiple of every chunk.
 const NOMINAL_MEMBER_BYTES: u64 = 1 << 40;
 
@@ -147,7 +149,10 @@ impl Scan {
         let mut superblocks = Vec::new();
         for (drive, examined) in examined.iter().enumerate() {
             for found in &examined.found {
-                let FoundSuperblock { view, superblock, implausible } = found.clone();
+                let FoundSuperblock { mut view, superblock, implausible } = found.clone();
+                if mutant::planted(Mutant::StaleTrusted) {
+                    view.events = 0;
+                }
                 candidates.push(Candidate { drive, view, implausible });
                 superblocks.push(superblock);
             }

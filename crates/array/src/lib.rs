@@ -23,6 +23,7 @@
 //! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
 //! | `members` | members that come, go and are replaced; spares |
 //! | `scrub`, `mismatch` | the pass that compares them, and what it found |
+//! | `mutant` | faults to plant, for the simulator's own test |
 //!
 //! It knows neither files nor threads nor the time of day: drives and a [`World`](world::World)
 //! come in, so it runs unchanged on modelled drives in virtual time. What to do is decided by pure
@@ -56,6 +57,10 @@ mod members;
 mod mend;
 mod metadata;
 mod mismatch;
+#[cfg(feature = "mutants")]
+pub mod mutant;
+#[cfg(not(feature = "mutants"))]
+mod mutant;
 mod pace;
 mod plan;
 mod policy;

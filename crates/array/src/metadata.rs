@@ -14,7 +14,8 @@ use world::{Semaphore, WriteBufs};
 use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::log::Log;
-use crate::slot::SlotState;
+use crate::mutant::{self, Mutant};
+use crate::slot::{Slot, SlotState};
 
 /// Events that make a member stale for certain: md, and whoever follows its rule, takes one that
 /// is a single event behind for current, since a sudden end can come between two superblocks.
@@ -45,7 +46,7 @@ pub(crate) struct Metadata {
     spares: RefCell<Vec<Spare>>,
     /// The drive with the set's journal.
     journal: Option<Spare>,
-    writable: bool,
+    writable: Cell<bool>,
     events: Cell<u64>,
     /// How many events are still due until the members that left are stale. They are written one
     /// after the other: with a step of two, a sudden end between two superblocks would make those
@@ -97,7 +98,7 @@ impl Metadata {
             superblocks: RefCell::new(superblocks),
             spares: RefCell::new(spares),
             journal,
-            writable,
+            writable: Cell::new(writable),
             events: Cell::new(events),
             events_due: Cell::new(if somebody_left { EVENTS_TO_STALE } else { 0 }),
             catch_up: RefCell::new(catch_up),
@@ -115,8 +116,9 @@ impl Metadata {
 
     pub(crate) fn note_failure(&self, slot: usize, error: DriveError) {
         self.failures.borrow_mut().push(Failure { slot, error });
-        self.events_due.set(EVENTS_TO_STALE);
-        self.unrecorded.set(self.writable);
+        let one = mutant::planted(Mutant::FailureOneEvent);
+        self.events_due.set(if one { 1 } else { EVENTS_TO_STALE });
+        self.unrecorded.set(self.writable());
     }
 
     /// Whether a member has left without all others' superblocks saying so.
@@ -200,7 +202,13 @@ impl Metadata {
     }
 
     pub(crate) fn writable(&self) -> bool {
-        self.writable
+        self.writable.get()
+    }
+
+    /// From here on the superblocks stay as they are: the array has ended, and the members may be
+    /// another one's by now.
+    pub(crate) fn seal(&self) {
+        self.writable.set(false);
     }
 
     pub(crate) fn dirty(&self) -> bool {
@@ -209,10 +217,12 @@ impl Metadata {
 
     /// Before a write: the members say that a resync is needed, should this end suddenly.
     pub(crate) async fn mark_dirty(&self, core: &Core) -> Result<(), DriveError> {
-        if self.dirty_recorded.get() || !core.redundant() {
+        let skipped = mutant::planted(Mutant::DirtyNotMarked);
+        if self.dirty_recorded.get() || !core.redundant() || skipped {
             return Ok(());
         }
         self.dirty.set(true);
+        self.dirty_recorded.set(mutant::planted(Mutant::DirtyAcknowledgedEarly));
         core.commit().await?;
         self.dirty_recorded.set(true);
         Ok(())
@@ -239,7 +249,7 @@ impl Metadata {
     /// # Errors
     /// When a member can't be written that the array can't do without.
     pub(crate) async fn commit(&self, core: &Core) -> Result<(), DriveError> {
-        if !self.writable {
+        if !self.writable() {
             return Ok(());
         }
         let mine = self.wanted.get() + 1;
@@ -269,7 +279,9 @@ impl Metadata {
     /// Gives members that missed the last event that event, before there is another: one that is
     /// two behind would count as stale, although it holds everything.
     async fn catch_up(&self, core: &Core) -> Vec<(usize, DriveError)> {
-        let Some(newest) = self.catch_up.borrow().clone() else { return Vec::new() };
+        let skipped = mutant::planted(Mutant::CatchUpSkipped);
+        let newest = self.catch_up.borrow().clone().filter(|_| !skipped);
+        let Some(newest) = newest else { return Vec::new() };
         let superblocks = self.superblocks.borrow().clone();
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
             let superblock = superblock.filter(|superblock| superblock.events < newest.events)?;
@@ -307,8 +319,10 @@ impl Metadata {
         }
         self.refresh(core);
         let superblocks = self.superblocks.borrow().clone();
+        let last = core.slots.iter().rposition(Slot::writable);
+        let left_out = last.filter(|_| mutant::planted(Mutant::CommitLeavesOneOut));
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
-            let superblock = superblock?;
+            let superblock = superblock.filter(|_| left_out != Some(slot))?;
             if !core.slots[slot].writable() {
                 return None;
             }
@@ -434,7 +448,7 @@ impl Metadata {
         let mut roles = vec![Role::Faulty; width];
         for (slot, superblock) in superblocks.iter().enumerate() {
             let Some(superblock) = superblock else { continue };
-            if core.slots[slot].writable() {
+            if core.slots[slot].writable() || mutant::planted(Mutant::FailureLeftInRoles) {
                 roles[superblock.dev_number as usize] = Role::Slot(slot as u16);
             }
         }
@@ -502,5 +516,7 @@ pub(crate) fn store(
     let bytes = superblock.build();
     let buffer = core.world.pool().copy_of(&bytes);
     let place = superblock.place.offset_bytes;
-    drive.write(place, WriteBufs::from_iter([buffer]), Durability::Durable)
+    let cached = mutant::planted(Mutant::CommitCached);
+    let durability = if cached { Durability::Cached } else { Durability::Durable };
+    drive.write(place, WriteBufs::from_iter([buffer]), durability)
 }

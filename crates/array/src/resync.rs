@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::due;
 use crate::job::{Pass, WINDOW_BYTES, Window};
 use crate::job_status::{JobEnd, JobKind};
+use crate::mutant::{self, Mutant};
 use crate::{resync_copies, resync_stripes};
 
 /// Makes everything agree that does not yet.
@@ -77,7 +78,9 @@ impl Pass for Resync {
     async fn record(&self, core: &Core, end: bool) -> Result<(), DriveError> {
         let synced_to = if end { u64::MAX } else { core.synced_to.get() };
         // What was made to agree is durable before the superblocks say so.
-        core.flush_members().await?;
+        if !mutant::planted(Mutant::ResyncNotDurable) {
+            core.flush_members().await?;
+        }
         core.synced_to.set(synced_to);
         core.synced_durably_to.set(synced_to);
         if let Some(bitmap) = &core.bitmap {

@@ -11,10 +11,12 @@ use crate::batch::WriteBatch;
 use crate::core::Core;
 use crate::job::{Watch, Window};
 use crate::lock::Mode;
+use crate::mutant::{self, Mutant};
 
 /// Makes the copies of a range of the array agree.
 pub(crate) async fn window(core: &Core, range: Range<u64>) -> Result<Window, DriveError> {
-    let _lock = core.locks.lock(range.clone(), Mode::Exclusive).await;
+    let locked = mutant::unless_unlocked(Mutant::ResyncUnlocked, range.clone());
+    let _lock = core.locks.lock(locked, Mode::Exclusive).await;
     let mut watch = Watch::new(core);
     let runs = core.geometry.runs(range.start, range.end - range.start);
     let copied = join_all(runs.map(|run| copy(core, run))).await;
@@ -30,8 +32,11 @@ pub(crate) async fn window(core: &Core, range: Range<u64>) -> Result<Window, Dri
 /// What to write where, so that all copies of a run hold what the first one does. Where that can't
 /// be read it is what the next one holds, as clients are given it.
 async fn copy(core: &Core, run: Run) -> Vec<(usize, u64, Buf)> {
-    let places: Vec<Place> =
+    let mut places: Vec<Place> =
         (0..core.geometry.copies()).map(|copy| core.geometry.copy(&run, copy)).collect();
+    if mutant::planted(Mutant::ResyncWrongSource) {
+        places.reverse();
+    }
     let mut copied = Vec::new();
     if places.iter().filter(|place| core.slots[place.member].writable()).count() < 2 {
         return copied;

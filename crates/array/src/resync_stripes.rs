@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::job::{Watch, Window};
 use crate::lock::Mode;
 use crate::mend::mend;
+use crate::mutant::{self, Mutant};
 use crate::stripe::{compute, recover_columns};
 
 /// A part of the chunk that a role of a stripe keeps.
@@ -45,7 +46,8 @@ pub(crate) async fn window(
 ) -> Result<Window, DriveError> {
     let chunk = parity.chunk_bytes();
     let (first, last) = (range.start / chunk, range.end / chunk);
-    let _lock = core.locks.lock(first..last, Mode::Exclusive).await;
+    let locked = mutant::unless_unlocked(Mutant::ResyncUnlocked, first..last);
+    let _lock = core.locks.lock(locked, Mode::Exclusive).await;
     let mut watch = Watch::new(core);
     let mut stripes = read(core, parity, first..last).await;
     read_checks(core, &mut stripes).await;
@@ -222,7 +224,8 @@ fn finish(
     let target = |slot: usize| core.slots[slot].writable().then(|| (slot, take()));
     // P that a column was recovered from agrees by that.
     let mut p = if absent.is_none() { target(map.p()) } else { None };
-    let mut q = map.q().and_then(target);
+    let q_target = map.q().filter(|_| !mutant::planted(Mutant::ResyncLeavesQ));
+    let mut q = q_target.and_then(target);
     let data: Vec<&[u8]> = columns.iter().flatten().map(|buffer| &buffer[..]).collect();
     compute(
         &map,

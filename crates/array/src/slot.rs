@@ -9,6 +9,7 @@ use world::{ReadBufs, WriteBufs};
 use crate::bad_blocks::BadBlocks;
 use crate::deadline::Lateness;
 use crate::mend::ErrorBudget;
+use crate::mutant::{self, Mutant};
 
 /// What a slot's member is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +194,8 @@ impl Slot {
         let valid = match self.state.get() {
             SlotState::InSync => true,
             SlotState::Recovering { upto_bytes } => offset + bytes <= upto_bytes,
-            SlotState::Missing | SlotState::Faulty => false,
+            SlotState::Faulty => mutant::planted(Mutant::FailedStillRead),
+            SlotState::Missing => false,
         };
         valid && self.member.borrow().is_some()
     }

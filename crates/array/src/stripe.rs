@@ -26,6 +26,7 @@ use crate::core::Core;
 use crate::lock::Mode;
 use crate::log::{self, Finished, Log};
 use crate::mend;
+use crate::mutant::{self, Mutant};
 use crate::plan::{Situation, Way, choose};
 use crate::split::{WriteCutter, whole_blocks};
 
@@ -67,9 +68,11 @@ impl Gather {
             if Rc::ptr_eq(write, leader) {
                 return false;
             }
-            let inside = leader.stripes.start <= write.stripes.start
-                && write.stripes.end <= leader.stripes.end;
-            let joins = inside && taken.iter().all(|other| !other.overlaps(write));
+            let inside = mutant::planted(Mutant::GatherOutside)
+                || leader.stripes.start <= write.stripes.start
+                    && write.stripes.end <= leader.stripes.end;
+            let overlaps = taken.iter().any(|other| other.overlaps(write));
+            let joins = inside && (!overlaps || mutant::planted(Mutant::GatherOverlaps));
             if joins {
                 taken.push(Rc::clone(write));
             }
@@ -90,7 +93,9 @@ pub(crate) async fn write(
     let buffers = whole_blocks(core.world.pool(), buffers, core.facts.block_bytes as usize);
     let write = Rc::new(cut(parity, offset, &buffers, durability));
     core.gather.add(&write);
-    let _lock = core.locks.lock(write.stripes.clone(), Mode::Exclusive).await;
+    let shared = mutant::planted(Mutant::StripeLockShared);
+    let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+    let lock = core.locks.lock(write.stripes.clone(), mode).await;
     if let Some(result) = write.result.get() {
         return result.clone();
     }
@@ -98,8 +103,10 @@ pub(crate) async fn write(
     if core.writes_in_flight.inside() > 1 {
         core.world.yield_now().await;
     }
+    let lock = Some(lock).filter(|_| !mutant::planted(Mutant::LockReleasedEarly));
     let writes = core.gather.take(&write);
-    let durable = writes.iter().any(|write| write.durability == Durability::Durable);
+    let counted = if mutant::planted(Mutant::DurableGatheredDropped) { 1 } else { writes.len() };
+    let durable = writes.iter().take(counted).any(|write| write.durability == Durability::Durable);
     let durability = if durable { Durability::Durable } else { Durability::Cached };
     let mut stripes: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
     for (stripe, piece) in writes.iter().flat_map(|write| &write.pieces) {
@@ -109,6 +116,7 @@ pub(crate) async fn write(
     for write in writes {
         let _ = write.result.set(result.clone());
     }
+    drop(lock);
     result
 }
 
@@ -276,7 +284,8 @@ async fn store_bands(
         for (stripe, band) in bands {
             let map = parity.stripe(*stripe);
             let start = map.member_offset();
-            let in_sync = core.agrees(start..start + parity.chunk_bytes());
+            let in_sync = core.agrees(start..start + parity.chunk_bytes())
+                || mutant::planted(Mutant::ParityTrustedEarly);
             match plan_band(core, map, band.clone(), in_sync, &unreadable) {
                 Ok(planned_works) => works.extend(planned_works),
                 Err(error) => {
@@ -441,11 +450,14 @@ fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
             for (column, new) in &work.band.written {
                 let delta = work.columns[*column].as_mut().expect("the old content was read");
                 parity::xor_into(delta, new);
-                if let Some(p) = &mut work.p {
+                if let Some(p) =
+                    work.p.as_mut().filter(|_| !mutant::planted(Mutant::ParityNotUpdated))
+                {
                     parity::update_p(p, delta);
                 }
-                if let Some(q) = &mut work.q {
-                    parity::update_q(q, delta, work.map.exponent(*column));
+                if let Some(q) = work.q.as_mut().filter(|_| !mutant::planted(Mutant::QNotUpdated)) {
+                    let wrong = usize::from(mutant::planted(Mutant::QWrongExponent));
+                    parity::update_q(q, delta, work.map.exponent(*column) + wrong);
                 }
             }
         }
@@ -454,7 +466,8 @@ fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
             work.q = work.map.q().filter(|&slot| kept(slot)).map(|_| pool.take(len));
             let mut new: SmallVec<[&[u8]; 32]> =
                 work.columns.iter().map(|old| old.as_deref().unwrap_or_default()).collect();
-            for (column, data) in &work.band.written {
+            let old = work.way == Way::Recover && mutant::planted(Mutant::ParityOfOldData);
+            for (column, data) in work.band.written.iter().filter(|_| !old) {
                 new[*column] = data;
             }
             compute(&work.map, &new, work.p.as_deref_mut(), work.q.as_deref_mut());
@@ -539,7 +552,8 @@ pub(crate) async fn rescue(
     failed_slot: Option<usize>,
 ) -> (ReadBufs, Result<(), DriveError>) {
     let (stripe, column, within) = parity.stripe_of(array_offset);
-    let _lock = core.locks.lock(stripe..stripe + 1, Mode::Shared).await;
+    let locked = mutant::unless_unlocked(Mutant::RescueUnlocked, stripe..stripe + 1);
+    let _lock = core.locks.lock(locked, Mode::Shared).await;
     let bytes = world::total_bytes(&buffers);
     let map = parity.stripe(stripe);
     let mut unreadable = Unreadable::default();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, Consistency, NewArray, OpenMode, Scan};
-use drive::{Drive, Durability, MemoryDrive};
+use drive::{Drive, Durability, Effect, ErrorKind, Fault, Faulty, MemoryDrive};
 use geometry::Level;
 use world::{World, WriteBufs};
 
@@ -92,6 +92,32 @@ fn update_times_are_whole_seconds_of_the_time_given() {
         let scan = Scan::of(world.pool(), drives.clone()).await;
         let updated = scan.candidates[0].view.updated;
         assert_eq!((updated.seconds(), updated.microseconds()), (MODE.now_seconds + 5, 0));
+    });
+    world.end();
+}
+
+/// Found by a history: an array that was stopped still waited for a quiet time, flushed, met a
+/// member that had vanished since, and recorded that, clean, over the superblocks of the array
+/// assembled meanwhile, which was being written.
+#[test]
+fn a_stopped_array_writes_nothing_to_members_that_are_anothers_by_now() {
+    let world = World::virtual_time(4);
+    let inner = drives();
+    let faulty: Vec<Faulty> =
+        inner.iter().map(|drive| Faulty::new(&world, Rc::clone(drive), 4)).collect();
+    let control = faulty[2].control();
+    let drives: Vec<Rc<dyn Drive>> =
+        faulty.into_iter().map(|drive| Rc::new(drive) as Rc<dyn Drive>).collect();
+    world.block_on(async {
+        let array = create(&world, &drives).await;
+        write(&world, &array).await;
+        array.stop().await.unwrap();
+        let before = events(&world, &inner).await;
+        control.add(Fault::new(Effect::Fail(ErrorKind::Gone)));
+        world.sleep(Duration::from_secs(20)).await;
+        // A handle somebody kept is no better.
+        let _ = array.flush().await;
+        assert_eq!(events(&world, &inner).await, before);
     });
     world.end();
 }

@@ -104,6 +104,12 @@ impl FaultControl {
         self.state.spoilt.borrow_mut().extend(self.state.blocks(offset, bytes));
     }
 
+    /// Whether some block of the range can't be read.
+    #[must_use]
+    pub fn spoilt(&self, offset: u64, bytes: u64) -> bool {
+        self.state.spoilt.borrow().range(self.state.blocks(offset, bytes)).next().is_some()
+    }
+
     /// Flips one bit of the byte at `offset`, as it is stored, silently.
     ///
     /// # Errors
