@@ -10,7 +10,7 @@ use drive::{
     Drive, Durability, Effect, ErrorKind, Fault, FaultControl, FaultId, Faulty, MemoryDrive,
     Operation, Zeroing,
 };
-use format::md::Refusal;
+use format::md::{Assembly, Refusal, Verdict};
 use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
@@ -355,15 +355,23 @@ impl Bed {
 
     /// What was being written on members that are lost in the moment of a cut now.
     fn lost_in_flight(&self) -> Vec<u64> {
+        let lost = |&slot: &usize| {
+            let impaired = self.impaired(slot, 0, self.geometry.used_bytes(slot));
+            impaired && !self.members[slot].out_at_start.get()
+        };
+        let lost = (0..self.members.len()).filter(lost);
+        lost.flat_map(|slot| self.in_flight_on(slot)).collect()
+    }
+
+    /// What was being written on a member, where that is open when it is lost at the same time.
+    fn in_flight_on(&self, slot: usize) -> Vec<u64> {
         let Geometry::Parity(parity) = &self.geometry else { return Vec::new() };
         if self.promise.hole != Hole::Flight {
             return Vec::new();
         }
         let open = |&sector: &u64| {
             let (stripe, column, _) = parity.stripe_of(sector * SECTOR);
-            let slot = parity.stripe(stripe).data(column);
-            let lost = self.impaired(slot, 0, self.geometry.used_bytes(slot));
-            lost && !self.members[slot].out_at_start.get() && self.model.borrow().in_flight(sector)
+            parity.stripe(stripe).data(column) == slot && self.model.borrow().in_flight(sector)
         };
         (0..self.sectors()).filter(open).collect()
     }
@@ -617,6 +625,9 @@ impl Bed {
             let (drive, events) = (found.drive, found.view.events);
             self.note(|| format!("drive {drive} with {events} events: {verdict}"));
         }
+        if self.service.get() == Service::Cut {
+            self.found_out(assembly);
+        }
         let mut mode = OpenMode { read_only: false, force_dirty: false, now_seconds: NOW_SECONDS };
         let mut opened = scan.open(&self.world, assembly, mode).await;
         let refused = AssembleError::Refused(Refusal::DirtyDegraded);
@@ -649,6 +660,25 @@ impl Bed {
         self.refresh();
         self.members.iter().for_each(|member| member.out_at_start.set(member.out.get()));
         Ok(())
+    }
+
+    /// Members that were filled when the power went, and whose superblocks don't say so yet, are
+    /// out all the same.
+    fn found_out(&self, assembly: &Assembly) {
+        let (mut found, mut open) = (false, Vec::new());
+        for (slot, member) in self.members.iter().enumerate() {
+            let verdict = assembly.slots[slot].and_then(|candidate| assembly.verdict(candidate));
+            let in_sync = matches!(verdict, Some(Verdict::InSync { .. }));
+            if !in_sync && !self.is_gone(slot) {
+                member.out.set(true);
+                found = true;
+                open.extend(self.in_flight_on(slot));
+            }
+        }
+        open.into_iter().for_each(|sector| self.model.borrow_mut().forget(sector));
+        if found {
+            self.lost();
+        }
     }
 
     /// After a stop in order the superblocks say what the array's state said.

@@ -179,21 +179,18 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
     bed.refresh();
     let running = bed.service.get() == Service::Running;
     let may_lose = |slot: usize| running && !bed.is_gone(slot) && bed.may_lose(slot);
-    // A log is replayed at the start, which has to reach every member: one that errs just then
-    // keeps the array shut, and that is no loss to judge.
-    let may_err = |slot: usize| may_lose(slot) && !bed.kind.policy.logs();
     match act {
         Act::Cut if running => bed.power_cut(random).await?,
         Act::Stop if running => bed.stop().await?,
         Act::Fail(slot) if may_lose(slot) => bed.fail(slot).await?,
         Act::Vanish(slot) if may_lose(slot) => bed.spoil_member(slot, ErrorKind::Gone, None, false),
-        Act::WritesErr(slot) if may_err(slot) => {
+        Act::WritesErr(slot) if may_lose(slot) => {
             bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Write), false);
         }
-        Act::WriteErrs(slot) if may_err(slot) => {
+        Act::WriteErrs(slot) if may_lose(slot) => {
             bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Write), true);
         }
-        Act::FlushErrs(slot) if may_err(slot) => {
+        Act::FlushErrs(slot) if may_lose(slot) => {
             bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Flush), true);
         }
         Act::Latent { slot, sector, count } if may_lose(slot) => bed.latent(slot, sector, count),

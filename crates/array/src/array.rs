@@ -48,11 +48,10 @@ pub struct RawCopy {
 pub struct Array(pub(crate) Rc<Core>);
 
 impl Array {
-    /// Puts the array into service; what has to be made to agree is, in the background.
-    pub(crate) fn start(core: Core) -> Self {
-        let array = Array(Rc::new_cyclic(|this| Core { this: this.clone(), ..core }));
-        due::wake(&array.0);
-        array
+    /// An array that does no background work until it is told to go on.
+    pub(crate) fn held(core: Core) -> Self {
+        core.jobs.held.set(true);
+        Array(Rc::new_cyclic(|this| Core { this: this.clone(), ..core }))
     }
 
     /// After a replay: the members' superblocks say what it has mended, and the log is empty.

@@ -29,7 +29,7 @@ use crate::members;
 use crate::metadata::{Metadata, Spare};
 use crate::mutant::{self, Mutant};
 use crate::ppl::Ppl;
-use crate::replay;
+use crate::replay::{self, Pending};
 use crate::scrub::{self, ScrubPost};
 use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
@@ -154,23 +154,27 @@ impl Scan {
         if !mode.read_only {
             self.log_has_room(assembly, journal)?;
         }
-        let replayed =
-            replay::replay(world, self, assembly, &geometry, &mut members, mode.read_only).await?;
+        let pending = Pending::of(self, assembly, &geometry);
+        if pending.is_some() && mode.read_only {
+            replay::overlay(&mut members);
+        }
         let scrub = self.scrub_post(world, assembly, view.set_uuid, mode).await;
         let facts = facts_of(view, &geometry, &members, mode.read_only);
         let degraded = !assembly.is_whole();
+        let known = redundant && !mutant::planted(Mutant::ResyncNever);
+        let synced_to = |replayed, degraded| match known {
+            true => log::synced_to(view.resync, replayed, degraded),
+            false => u64::MAX,
+        };
         let mirrored = geometry.copies() > 1;
         let slots = members.into_iter().map(|member| match member {
             Some((member, state)) => Slot::new(Some(member), state, mirrored),
             None => Slot::new(None, SlotState::Missing, mirrored),
         });
-        let redundant_and_known = redundant && !mutant::planted(Mutant::ResyncNever);
-        let synced_to = match redundant_and_known {
-            true => log::synced_to(view.resync, replayed, degraded),
-            false => u64::MAX,
-        };
-        let log = if mode.read_only { Log::None } else { self.log(assembly, journal, replayed) };
-        let bitmap = self.bitmap(world, assembly, &geometry, synced_to, mode).await?;
+        // Until its log is replayed an array is what its superblocks say.
+        let found_synced_to = synced_to(Replayed::Nothing, degraded);
+        let log = if mode.read_only { Log::None } else { self.log(assembly, journal) };
+        let bitmap = self.bitmap(world, assembly, &geometry, found_synced_to, mode).await?;
         let metadata = self.metadata(world, assembly, mode);
         for (slot, error) in unreliable {
             metadata.note_failure(slot, error);
@@ -199,16 +203,29 @@ impl Scan {
             reads_due: Rc::default(),
             writes_due: Rc::default(),
             unsynced_stripes: Cell::new(0),
-            synced_to: Cell::new(synced_to),
-            synced_durably_to: Cell::new(synced_to),
+            synced_to: Cell::new(found_synced_to),
+            synced_durably_to: Cell::new(found_synced_to),
         };
         if let Some(bitmap) = &core.bitmap {
             bitmap.held_by(&core);
         }
         self.replacements(world, assembly, mode, &core).await?;
         self.returning(world, assembly, mode, &core).await?;
-        let array = Array::start(core);
+        let array = Array::held(core);
+        if let Some(pending) = pending {
+            let core = &array.0;
+            let replayed = replay::replay(core, self, assembly, pending).await?;
+            if let (Replayed::Journal { position, sequence }, Some(journal)) =
+                (replayed, core.log.journal())
+            {
+                journal.go_on(position, sequence);
+            }
+            let synced_to = synced_to(replayed, core.missing().contains(&true));
+            core.synced_to.set(synced_to);
+            core.synced_durably_to.set(synced_to);
+        }
         array.begin_log().await?;
+        array.resume_jobs();
         Ok(array)
     }
 
@@ -248,19 +265,21 @@ impl Scan {
     }
 
     /// The log the array keeps from here on.
-    fn log(&self, assembly: &Assembly, journal: Option<usize>, replayed: Replayed) -> Log {
+    fn log(&self, assembly: &Assembly, journal: Option<usize>) -> Log {
         let view = &self.candidates[assembly.reference].view;
-        match (view.consistency, journal, replayed) {
-            (ConsistencyPlace::Ppl { multiple, .. }, ..) => {
+        match (view.consistency, journal) {
+            (ConsistencyPlace::Ppl { multiple, .. }, _) => {
                 let in_sync = view.resync != Resync::From(0);
                 Log::Ppl(Ppl::new(view.set_uuid, multiple, assembly.slots.len(), in_sync))
             }
-            (_, Some(journal), Replayed::Journal { position, sequence }) => {
+            (ConsistencyPlace::Journal, Some(journal)) => {
                 let found = &self.candidates[journal];
                 let drive = Rc::clone(&self.drives[found.drive]);
                 let sectors = found.view.data_bytes / JOURNAL_BLOCK_BYTES as u64 * BLOCK_SECTORS;
                 let ring = (found.view.layout.data_offset_bytes, sectors);
-                Log::Journal(Journal::new(view.set_uuid, drive, ring, (position, sequence)))
+                // The tail stays where it is until everything behind it has been replayed.
+                let tail = found.view.journal_tail_bytes.unwrap_or(0) / SECTOR_BYTES;
+                Log::Journal(Journal::new(view.set_uuid, drive, ring, tail))
             }
             _ => Log::None,
         }
@@ -421,7 +440,7 @@ impl Scan {
             let drive = self.drives[self.candidates[(*candidate)?].drive].as_ref();
             Some((drive, (*room)?))
         });
-        let record = scrub::load(world.pool(), set_uuid, members).await;
+        let record = scrub::load(world, set_uuid, members).await;
         ScrubPost::new(record, rooms, !mode.read_only)
     }
 

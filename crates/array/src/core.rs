@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-use drive::{DriveError, ErrorKind, Facts, Operation};
+use drive::{DriveError, ErrorKind, Facts, Io, Operation};
 use format::md::Uuid;
 use geometry::Geometry;
 use world::{Gate, World, join_all};
@@ -167,6 +167,19 @@ impl Core {
     pub(crate) async fn commit(&self) -> Result<(), DriveError> {
         let Some(core) = self.this.upgrade() else { return Ok(()) };
         self.world.spawn(async move { core.metadata.commit(&core).await }).await
+    }
+
+    /// Waits for one change on a slot's member.
+    ///
+    /// # Errors
+    /// The member's: it must be failed then.
+    pub(crate) async fn change(
+        &self,
+        slot: usize,
+        change: Io<Result<(), DriveError>>,
+    ) -> Result<(), DriveError> {
+        let mut failed = self.settle(Operation::Write, vec![(slot, change)]).await;
+        failed.pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Makes everything on one member durable.

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use drive::{DriveError, ErrorKind, Io, Operation, ReadDone};
+use drive::{Drive, DriveError, ErrorKind, Io, Operation, ReadDone};
 use world::{ReadBufs, World, race, total_bytes};
 
 use crate::core::Core;
@@ -190,7 +190,14 @@ impl Core {
         })
     }
 
-    fn timed_out(&self, slot: usize, operation: Operation, offset: u64, bytes: u64) -> DriveError {
+    /// The error for what a slot's member has not done in time.
+    pub(crate) fn timed_out(
+        &self,
+        slot: usize,
+        operation: Operation,
+        offset: u64,
+        bytes: u64,
+    ) -> DriveError {
         let drive = self.slots[slot].member().map(|member| member.drive.facts().name.clone());
         let drive = drive.unwrap_or_else(|| self.facts.name.clone());
         let kind = ErrorKind::TimedOut;
@@ -275,18 +282,45 @@ impl Core {
         change: Io<Result<(), DriveError>>,
     ) -> Result<(), DriveError> {
         let limit = self.policy.borrow().write_deadline;
-        let drive = member.drive.facts().name.clone();
-        match self.world.within(limit, "a drive that is to become a member", change).await {
-            Ok(result) => result,
-            Err(_) => Err(DriveError {
-                kind: ErrorKind::TimedOut,
-                operation: Operation::Write,
-                offset: 0,
-                bytes: 0,
-                drive,
-                source: None,
-            }),
-        }
+        self.within(limit, member.drive.as_ref(), Operation::Write, change).await
+    }
+
+    /// Waits for an operation on a drive that is no member: as long as for a member the array
+    /// can't do without.
+    ///
+    /// # Errors
+    /// The drive's own, or that it took too long.
+    pub(crate) async fn patiently(
+        &self,
+        drive: &dyn Drive,
+        operation: Operation,
+        act: impl Future<Output = Result<(), DriveError>>,
+    ) -> Result<(), DriveError> {
+        let limit = self.policy.borrow().patience;
+        self.within(limit, drive, operation, act).await
+    }
+
+    /// Waits for an operation on a drive for `limit` at most.
+    ///
+    /// # Errors
+    /// The drive's own, or that it took too long.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        drive: &dyn Drive,
+        operation: Operation,
+        act: impl Future<Output = Result<T, DriveError>>,
+    ) -> Result<T, DriveError> {
+        let drive = drive.facts().name.clone();
+        let ended = self.world.within(limit, "a drive", act).await;
+        ended.unwrap_or(Err(DriveError {
+            kind: ErrorKind::TimedOut,
+            operation,
+            offset: 0,
+            bytes: 0,
+            drive,
+            source: None,
+        }))
     }
 
     /// Waits for changes on members (writes, flushes) and gives those that failed. One over its

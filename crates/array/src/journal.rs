@@ -16,7 +16,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use drive::{Drive, DriveError, Durability};
+use drive::{Drive, DriveError, Durability, Operation};
 use format::md::journal::{JOURNAL_BLOCK_BYTES, MetaBuilder, wrap};
 use format::md::{SECTOR_BYTES, Uuid};
 use geometry::Parity;
@@ -78,27 +78,34 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A ring of `ring_sectors` at byte `start` of `drive`, to go on at `position` with number
-    /// `sequence`.
+    /// A ring of `ring_sectors` at byte `start` of `drive`, that a replay begins to read at `tail`.
     pub(crate) fn new(
         set_uuid: Uuid,
         drive: Rc<dyn Drive>,
         (start, ring_sectors): (u64, u64),
-        (position, sequence): (u64, u64),
+        tail: u64,
     ) -> Self {
         Journal {
             set_uuid,
             drive,
             start,
             ring_sectors,
-            head: Cell::new(position),
-            sequence: Cell::new(sequence),
-            tail: Cell::new(position),
-            next_tail: Cell::new(position),
+            head: Cell::new(tail),
+            sequence: Cell::new(0),
+            tail: Cell::new(tail),
+            next_tail: Cell::new(tail),
             logged: RefCell::default(),
             queue: RefCell::default(),
             working: Cell::new(false),
             failure: OnceCell::new(),
+        }
+    }
+
+    /// What was in it is on the members: it goes on at `position`, with number `sequence`.
+    pub(crate) fn go_on(&self, position: u64, sequence: u64) {
+        self.sequence.set(sequence);
+        for place in [&self.head, &self.tail, &self.next_tail] {
+            place.set(position);
         }
     }
 
@@ -238,7 +245,7 @@ impl Journal {
             position = wrap(position + (meta.blocks() + 1) * BLOCK_SECTORS, self.ring_sectors);
             sequence += 1;
         }
-        if let Err(error) = self.put(first, blocks).await {
+        if let Err(error) = self.put(core, first, blocks).await {
             self.fail(core, error.clone());
             return Err(error);
         }
@@ -251,7 +258,7 @@ impl Journal {
     }
 
     /// Puts blocks into the ring, durably.
-    async fn put(&self, position: u64, blocks: Vec<Buf>) -> Result<(), DriveError> {
+    async fn put(&self, core: &Core, position: u64, blocks: Vec<Buf>) -> Result<(), DriveError> {
         let before_end = ((self.ring_sectors - position) / BLOCK_SECTORS) as usize;
         let (now, wrapped) = blocks.split_at(before_end.min(blocks.len()));
         let parts = [(position, now), (0, wrapped)];
@@ -259,7 +266,8 @@ impl Journal {
         let writes = writes.map(|(position, blocks)| {
             let buffers = WriteBufs::from_iter(blocks.iter().cloned());
             let offset = self.start + position * SECTOR_BYTES;
-            self.drive.write(offset, buffers, Durability::Durable)
+            let write = self.drive.write(offset, buffers, Durability::Durable);
+            core.patiently(self.drive.as_ref(), Operation::Write, write)
         });
         join_all(writes).await.into_iter().find(Result::is_err).unwrap_or(Ok(()))
     }
@@ -319,7 +327,7 @@ impl Journal {
     pub(crate) async fn begin(&self, core: &Core) -> Result<(), DriveError> {
         let (position, sequence) = (self.head.get(), self.sequence.get());
         let block = MetaBuilder::default().build(position, sequence, self.set_uuid);
-        self.put(position, vec![core.world.pool().copy_of(&block)]).await?;
+        self.put(core, position, vec![core.world.pool().copy_of(&block)]).await?;
         self.logged.borrow_mut().push_back(Logged { position, under_way: Rc::default() });
         self.head.set(wrap(position + BLOCK_SECTORS, self.ring_sectors));
         self.sequence.set(sequence + 1);

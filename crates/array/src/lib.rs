@@ -3,7 +3,8 @@
 //! | file | what |
 //! | --- | --- |
 //! | `examine` | looking at drives: superblocks, and which arrays they form |
-//! | `assemble`, `replay` | opening an array, and replaying its log (in memory where it is only read) |
+//! | `assemble` | opening an array |
+//! | `replay`, `replay_ppl`, `replay_journal` | replaying its log (in memory where it is only read) |
 //! | `create`, `consistency` | making one, and the record of writes in flight it keeps |
 //! | `array`, `core`, `slot` | an open array, what its parts share, its members |
 //! | `read` | the way of a read, directly or from redundancy |
@@ -68,6 +69,8 @@ mod ppl;
 mod read;
 mod rebuild;
 mod replay;
+mod replay_journal;
+mod replay_ppl;
 mod resync;
 mod resync_copies;
 mod resync_stripes;

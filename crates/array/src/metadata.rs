@@ -371,7 +371,8 @@ impl Metadata {
         if let Some(log) = core.log.journal() {
             superblock.recovery_offset_or_journal_tail = log.tail_sector();
         }
-        store(core, journal.drive.as_ref(), &superblock).await
+        let drive = journal.drive.as_ref();
+        core.patiently(drive, Operation::Write, store(core, drive, &superblock)).await
     }
 
     /// Records a new tail of the journal, which is no event.

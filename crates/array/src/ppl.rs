@@ -239,7 +239,7 @@ impl Ppl {
         if self.ring {
             log.next.set(log.next.get() + bytes);
         }
-        member.drive.write(place, buffers, Durability::Durable).await?;
+        core.change(slot, member.drive.write(place, buffers, Durability::Durable)).await?;
         Ok(true)
     }
 
@@ -268,10 +268,11 @@ impl Ppl {
         };
         let ByteRange { start, length } = area;
         let zeroing = Zeroing::MayUnmap;
-        member.drive.write_zeroes(start, length, zeroing, Durability::Durable).await?;
+        let zeroed = member.drive.write_zeroes(start, length, zeroing, Durability::Durable);
+        core.change(slot, zeroed).await?;
         let header = core.world.pool().copy_of(&PplLog::build_empty(self.set_uuid));
         let buffers = WriteBufs::from_iter([header]);
-        member.drive.write(start, buffers, Durability::Durable).await?;
+        core.change(slot, member.drive.write(start, buffers, Durability::Durable)).await?;
         log.generation.set(0);
         log.next.set(0);
         *log.ready.borrow_mut() = Rc::downgrade(&member);

@@ -4,23 +4,30 @@
 //! counts. It is never needed to read data, so a member that can't be read or written here is not
 //! failed for it, and one without room just has none.
 
+use std::time::Duration;
+
 use drive::{Drive, Durability};
 use format::md::Uuid;
 use format::own::scrub::{SCRUB_BLOCK_BYTES, ScrubRecord};
-use world::{Pool, WriteBufs, join_all};
+use world::{World, WriteBufs, join_all};
 
 use crate::core::Core;
 use crate::examine::read_bytes;
 
+/// A member that does not answer for so long remembers nothing.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
 /// The newest record on these drives, each with the places of its two slots.
 pub(crate) async fn load(
-    pool: &Pool,
+    world: &World,
     set_uuid: Uuid,
     members: impl IntoIterator<Item = (&dyn Drive, [u64; 2])>,
 ) -> Option<ScrubRecord> {
     let reads = members.into_iter().map(|(drive, [first, second])| async move {
         let both = (second - first) as usize + SCRUB_BLOCK_BYTES;
-        let Ok(bytes) = read_bytes(pool, drive, first, both).await else { return [None, None] };
+        let read = read_bytes(world.pool(), drive, first, both);
+        let read = world.within(READ_LIMIT, "a member's record of scrubs", read).await;
+        let Ok(Ok(bytes)) = read else { return [None, None] };
         [0, (second - first) as usize].map(|at| ScrubRecord::parse(&bytes[at..]).ok())
     });
     let found = join_all(reads).await.into_iter().flatten().flatten();
