@@ -25,11 +25,11 @@ use crate::job::Jobs;
 use crate::journal::Journal;
 use crate::lock::RangeLocks;
 use crate::log::{self, Log, Replayed};
-use crate::members;
 use crate::metadata::{Metadata, Spare};
 use crate::mutant::{self, Mutant};
 use crate::ppl::Ppl;
 use crate::replay::{self, Pending};
+use crate::returning;
 use crate::scrub::{self, ScrubPost};
 use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
@@ -337,13 +337,13 @@ impl Scan {
                 continue;
             };
             let reference = &self.candidates[assembly.reference].view;
-            let Ok(slot) = members::may_return(core, &self.candidates[candidate].view, reference)
+            let Ok(slot) = returning::may_return(core, &self.candidates[candidate].view, reference)
             else {
                 continue;
             };
             // One whose bad-block log can't be relied on stays out.
             if let (member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
-                members::take_back(core, slot, member, superblock);
+                returning::take_back(core, slot, member, superblock);
             }
         }
         Ok(())

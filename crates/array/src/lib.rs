@@ -22,7 +22,7 @@
 //! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
 //! | `resync`, `resync_stripes`, `resync_copies` | the pass that makes copies and parity agree |
 //! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
-//! | `members` | members that come, go and are replaced; spares |
+//! | `members`, `returning` | members that come, go, are replaced and come back; spares |
 //! | `scrub`, `mismatch` | the pass that compares them, and what it found |
 //! | `mutant` | faults to plant, for the simulator's own test |
 //!
@@ -74,6 +74,7 @@ mod replay_ppl;
 mod resync;
 mod resync_copies;
 mod resync_stripes;
+mod returning;
 mod scrub;
 mod slot;
 mod split;
@@ -94,6 +95,7 @@ pub use metadata::Failure;
 pub use mismatch::{Candidate, Holds, Involved, Mismatch, ScrubStatus};
 pub use pace::JobPolicy;
 pub use policy::Policy;
+pub use returning::Returned;
 pub use scrub::{FindingKind, Outcome, ScrubCounts, ScrubKind, ScrubRefused, ScrubState};
 pub use slot::SlotState;
 pub use status::{Health, SlotStatus, Status};

@@ -6,16 +6,14 @@ use std::rc::{Rc, Weak};
 use drive::{Drive, DriveError, Durability, ErrorKind, Operation};
 use format::md::{
     DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, SUPERBLOCK_BYTES,
-    Superblock, Uuid, Version, initial_writes, readd,
+    Superblock, Uuid, Version, initial_writes,
 };
 use world::{SplitMix64, WriteBufs};
 
 use crate::array::Array;
-use crate::assemble::bad_blocks;
 use crate::bad_blocks::BadBlocks;
 use crate::core::Core;
 use crate::due;
-use crate::examine::examine;
 use crate::job_status::JobEnd;
 use crate::metadata::Spare;
 use crate::slot::{Member, Replacement, SlotState};
@@ -149,34 +147,6 @@ impl Array {
         Ok(())
     }
 
-    /// Takes a member back that left, and fills in what it missed; gives its slot. Nothing else of
-    /// what it holds is touched.
-    ///
-    /// # Errors
-    /// [`MemberError::NotReturning`] and [`MemberError::Stranger`] when it would have to be filled
-    /// from its start: [`Array::add_member`] does that.
-    pub async fn readd_member(&self, drive: Rc<dyn Drive>) -> Result<usize, MemberError> {
-        let core = &self.0;
-        changeable(core)?;
-        let name = drive.facts().name.clone();
-        let examined = examine(core.world.pool(), drive.as_ref()).await;
-        let reference = core.metadata.template().ok_or(MemberError::ReadOnly)?;
-        let ours = |superblock: &&Superblock| superblock.set_uuid == reference.set_uuid;
-        let found = examined.found.iter().filter(|found| found.implausible.is_none());
-        let superblock = found.filter_map(|found| found.superblock.as_ref()).find(ours);
-        let superblock = superblock.ok_or_else(|| MemberError::Stranger(name.clone()))?.clone();
-        let view = MemberView::from(&superblock);
-        let slot = may_return(core, &view, &MemberView::from(&reference))
-            .map_err(|reason| MemberError::NotReturning { drive: name, reason })?;
-        let bad = bad_blocks(&core.world, drive.as_ref(), &view).await;
-        let bad = bad.map_err(|_| error_of(&drive, ErrorKind::Media))?;
-        let member = Member { bad, ..member(drive, &superblock) };
-        take_back(core, slot, member, superblock);
-        core.commit().await?;
-        due::wake(core);
-        Ok(slot)
-    }
-
     /// Takes the member out of a slot.
     ///
     /// # Errors
@@ -260,36 +230,14 @@ impl Array {
     }
 }
 
-/// The slot a member that left may come back to.
-pub(crate) fn may_return(
-    core: &Core,
-    view: &MemberView,
-    reference: &MemberView,
-) -> Result<usize, ReaddRefusal> {
-    let header = core.bitmap.as_ref().map(|bitmap| bitmap.header());
-    let empty = |slot: u16| {
-        let state = core.slots[usize::from(slot)].state();
-        matches!(state, SlotState::Missing | SlotState::Faulty)
-    };
-    readd(view, reference, header.as_ref(), &empty).map(usize::from)
-}
-
-/// Puts a member that left back into its slot: the next event says so.
-pub(crate) fn take_back(core: &Core, slot: usize, member: Member, superblock: Superblock) {
-    core.slots[slot].put(Rc::new(member), 0);
-    core.slots[slot].set_came_back();
-    let events = core.metadata.events();
-    core.metadata.seat(slot, Some(Superblock { events, ..superblock }));
-}
-
-fn changeable(core: &Core) -> Result<(), MemberError> {
+pub(crate) fn changeable(core: &Core) -> Result<(), MemberError> {
     if !core.metadata.writable() || core.stopping.get() {
         return Err(MemberError::ReadOnly);
     }
     if core.redundant() { Ok(()) } else { Err(MemberError::NoRedundancy) }
 }
 
-fn member(drive: Rc<dyn Drive>, superblock: &Superblock) -> Member {
+pub(crate) fn member(drive: Rc<dyn Drive>, superblock: &Superblock) -> Member {
     let data_offset = superblock.data_offset_sectors * SECTOR_BYTES;
     let bad = BadBlocks::none(MemberView::from(superblock).bad_blocks);
     Member { drive, data_offset, bad, write_mostly: false }
@@ -416,7 +364,7 @@ fn new_superblock(core: &Core, drive: &Rc<dyn Drive>) -> Result<Superblock, Memb
 /// Room for bitmap, bad-block log and superblock behind the data of version 1.0.
 const BEHIND_BYTES: u64 = 128 << 10;
 
-fn error_of(drive: &Rc<dyn Drive>, kind: ErrorKind) -> DriveError {
+pub(crate) fn error_of(drive: &Rc<dyn Drive>, kind: ErrorKind) -> DriveError {
     let drive = drive.facts().name.clone();
     DriveError { kind, operation: Operation::Write, offset: 0, bytes: 0, drive, source: None }
 }

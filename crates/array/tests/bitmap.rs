@@ -231,7 +231,7 @@ fn a_member_that_comes_back_gets_only_what_it_missed() {
             let array = if seed % 2 == 0 {
                 rack.drives[1].take();
                 let drive = rack.dynamic().swap_remove(1);
-                assert_eq!(array.readd_member(drive).await.unwrap(), 1);
+                assert_eq!(array.readd_member(drive).await.unwrap().slot, 1);
                 array
             } else {
                 array.stop().await.unwrap();

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::arrays::show;
 use crate::arrays::state::ArrayState;
-use crate::control::client;
-use crate::control::protocol::Act;
+use crate::control::client::{self, Client};
+use crate::control::protocol::{Act, AfterAdd};
 use crate::error::Failure;
 use crate::output::{self, Outcome};
 
@@ -171,7 +171,20 @@ impl Add {
         let array = self.common.array.clone();
         let drive = std::path::absolute(&self.drive)?;
         let Filling { yes_destroy, background } = self.filling;
-        self.common.change(Act::Add { array, drive, yes_destroy }, background)
+        let mut server = client::serving(&array, self.common.control.as_deref())?;
+        let AfterAdd { state, added } =
+            server.ask(Act::Add { array, drive, yes_destroy }, |_| ())?;
+        if !self.common.json {
+            // At once: what it does to the drive may take hours.
+            output::write(&format!("{}: {added}\n", self.drive.display()))?;
+        }
+        let state = self.common.after(&mut server, state, background)?;
+        if self.common.json {
+            output::write_json(json!({ "array": state, "added": added }))?;
+        } else {
+            output::write(&show::words(&state))?;
+        }
+        Ok(Outcome::of(state.well))
     }
 }
 
@@ -208,16 +221,27 @@ impl Common {
     /// Asks for a change, shows how what it began goes on, and how the array is after it.
     fn change(&self, act: Act, background: bool) -> Result<Outcome, Failure> {
         let mut server = client::serving(&self.array, self.control.as_deref())?;
-        let mut state: ArrayState = server.ask(act, |_| ())?;
-        if !background {
-            state = show::follow(&mut server, Act::Follow { array: self.array.clone() })?;
-        }
+        let state = server.ask(act, |_| ())?;
+        let state = self.after(&mut server, state, background)?;
         if self.json {
             output::write_json(json!({ "array": state }))?;
         } else {
             output::write(&show::words(&state))?;
         }
         Ok(Outcome::of(state.well))
+    }
+
+    /// The array once what was begun has ended, unless nobody wants to wait for it.
+    fn after(
+        &self,
+        server: &mut Client,
+        begun: ArrayState,
+        background: bool,
+    ) -> Result<ArrayState, Failure> {
+        if background {
+            return Ok(begun);
+        }
+        show::follow(server, Act::Follow { array: self.array.clone() })
     }
 }
 

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use array::{Array, MemberError, SlotState};
+use array::{Array, FoundSuperblock, MemberError, SlotState};
 use drive::{Drive, FileDrive, OpenOptions};
+use format::md::ReaddRefusal;
 use world::World;
 
+use super::protocol::Added;
 use super::serving::ActError;
 use crate::arrays::state::{Inventory, same_drive};
 use crate::error::{Failure, Parts};
@@ -53,12 +55,45 @@ impl Members<'_> {
         }
     }
 
-    /// Makes a drive a spare, or the member of an empty slot.
-    pub async fn add(&self, path: &Path, named: &[String]) -> Result<Rc<FileDrive>, Failure> {
-        let drive = self.take(path, named).await?;
-        let added = self.array.add_member(Rc::clone(&drive) as Rc<dyn Drive>).await;
-        added.map_err(|error| self.told(&error))?;
-        Ok(drive)
+    /// Takes a drive back as the member it was, if the bitmap says what it lacks; else makes it a
+    /// spare, or the member of an empty slot.
+    pub async fn add(
+        &self,
+        path: &Path,
+        named: &[String],
+    ) -> Result<(Rc<FileDrive>, Added), Failure> {
+        let (drive, contents) = self.open(path).await?;
+        let former = self.is_former_member(&contents);
+        let why = if former {
+            match self.array.readd_member(Rc::clone(&drive) as Rc<dyn Drive>).await {
+                Ok(returned) => return Ok((drive, Added::from(returned))),
+                Err(MemberError::NotReturning { reason, .. }) => {
+                    // What it took in by itself is nowhere else.
+                    if reason == ReaddRefusal::WentOnAlone {
+                        refuse_unnamed(path, contents, named)?;
+                    }
+                    reason.to_string()
+                }
+                Err(error) => return Err(self.told(&error)),
+            }
+        } else {
+            let ours = contents.examined.found.iter().any(|found| self.is_ours(found));
+            refuse_unnamed(path, contents, named)?;
+            let why = if ours { "something else lies on it too" } else { "it never was a member" };
+            why.to_owned()
+        };
+        let slots = self.array.status().slots;
+        let empty = |state| matches!(state, SlotState::Missing | SlotState::Faulty);
+        let spare = !slots.iter().any(|slot| empty(slot.state));
+        match self.array.add_member(Rc::clone(&drive) as Rc<dyn Drive>).await {
+            Ok(()) => Ok((drive, Added::New { spare, why })),
+            Err(error) if former => {
+                let mut parts = self.parts(&error);
+                parts.details.push(format!("it can't come back as it is: {why}"));
+                Err(parts.into())
+            }
+            Err(error) => Err(self.told(&error)),
+        }
     }
 
     /// Fills a drive to take over from a member, which serves until then.
@@ -69,7 +104,10 @@ impl Members<'_> {
         named: &[String],
     ) -> Result<Rc<FileDrive>, Failure> {
         let slot = self.slot_of(member)?;
-        let drive = self.take(path, named).await?;
+        let (drive, contents) = self.open(path).await?;
+        if !self.is_former_member(&contents) {
+            refuse_unnamed(path, contents, named)?;
+        }
         let replaced = self.array.replace_member(slot, Rc::clone(&drive) as Rc<dyn Drive>).await;
         match replaced {
             Err(MemberError::Empty(slot)) => {
@@ -80,8 +118,8 @@ impl Members<'_> {
         }
     }
 
-    /// Opens a drive that is to become a member: nobody uses it, and what is on it may go.
-    async fn take(&self, path: &Path, named: &[String]) -> Result<Rc<FileDrive>, Failure> {
+    /// Opens a drive that is to become a member, which nobody uses, and looks at what is on it.
+    async fn open(&self, path: &Path) -> Result<(Rc<FileDrive>, Contents), Failure> {
         let identity = FileDrive::open(self.world, path, OpenOptions::LOOK)?.identity();
         let held = self.held.iter().find(|drive| drive.identity() == identity);
         let drive = match held {
@@ -89,29 +127,32 @@ impl Members<'_> {
             None => guard::open_alone(self.world, path)?,
         };
         let contents = guard::contents(self.world, path, drive.as_ref()).await?;
-        if !self.is_former_member(&contents) {
-            let what = format!("what is on {}", path.display());
-            guard::refuse_unnamed(&what, &[contents], named)?;
-        }
-        Ok(drive)
+        Ok((drive, contents))
     }
 
     /// Whether nothing lies on a drive but what it held for this array.
     fn is_former_member(&self, contents: &Contents) -> bool {
         let found = &contents.examined.found;
-        let ours = |uuid| uuid == self.found.uuid();
         !found.is_empty()
-            && found.iter().all(|found| ours(found.view.set_uuid))
+            && found.iter().all(|found| self.is_ours(found))
             && contents.findings.iter().all(|finding| finding.kind == format::probe::Kind::Md)
     }
 
-    /// An error of the engine, with what to do next where it does not say.
+    fn is_ours(&self, found: &FoundSuperblock) -> bool {
+        found.view.set_uuid == self.found.uuid()
+    }
+
     fn told(&self, error: &MemberError) -> Failure {
+        self.parts(error).into()
+    }
+
+    /// An error of the engine, with what to do next where it does not say.
+    fn parts(&self, error: &MemberError) -> Parts {
         let mut parts = Parts::of(error);
         if parts.hints.is_empty() {
             parts.hints.push(format!("`array show {}` shows who is where", self.found.title()));
         }
-        parts.into()
+        parts
     }
 
     fn needed(&self, slot: usize, source: Option<drive::DriveError>) -> ActError {
@@ -145,4 +186,9 @@ impl Members<'_> {
             }
         })
     }
+}
+
+/// Refuses to destroy what nobody has named.
+fn refuse_unnamed(path: &Path, contents: Contents, named: &[String]) -> Result<(), Failure> {
+    Ok(guard::refuse_unnamed(&format!("what is on {}", path.display()), &[contents], named)?)
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use array::Returned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::arrays::job::Job;
+use crate::arrays::state::ArrayState;
 use crate::error::Parts;
 
 /// The version of the protocol; it goes up when a reader of the old one would fail.
@@ -112,6 +114,57 @@ pub struct List {
     pub pid: u32,
     /// What it serves, and what that stands on.
     pub arrays: Vec<Listed>,
+}
+
+/// What a drive that was added became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "as", rename_all = "kebab-case")]
+pub enum Added {
+    /// The member it was, which gets what it missed.
+    Returned {
+        /// Its slot.
+        slot: usize,
+        /// Chunks of the bitmap to copy.
+        chunks_to_copy: u64,
+        /// Chunks of the bitmap, in all.
+        chunks: u64,
+    },
+    /// A new one, which is filled whole.
+    New {
+        /// It stands by: no slot is empty.
+        spare: bool,
+        /// Why it is not taken for a member that came back.
+        why: String,
+    },
+}
+
+impl From<Returned> for Added {
+    fn from(returned: Returned) -> Self {
+        let Returned { slot, dirty_chunks: chunks_to_copy, chunks } = returned;
+        Added::Returned { slot, chunks_to_copy, chunks }
+    }
+}
+
+impl fmt::Display for Added {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Added::Returned { slot, chunks_to_copy, chunks } => {
+                write!(f, "re-added to slot:{slot}: {chunks_to_copy} of {chunks} chunks to copy")
+            }
+            Added::New { spare: true, why } => write!(f, "added as a spare: {why}"),
+            Added::New { spare: false, why } => write!(f, "added as a new member: {why}"),
+        }
+    }
+}
+
+/// The answer to [`Act::Add`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AfterAdd {
+    /// The array after it.
+    #[serde(flatten)]
+    pub state: ArrayState,
+    /// What the drive became.
+    pub added: Added,
 }
 
 /// Progress of an act that waits for a background job.

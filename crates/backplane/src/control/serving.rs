@@ -16,7 +16,7 @@ use target::nbd::server::Server;
 use world::{Notify, World, race};
 
 use super::members::Members;
-use super::protocol::{self, Act, Answer, JobProgress, List, Listed};
+use super::protocol::{self, Act, AfterAdd, Answer, JobProgress, List, Listed};
 use super::scrub;
 use crate::arrays::job::Job;
 use crate::arrays::state::{ArrayState, Inventory};
@@ -216,24 +216,29 @@ impl Serving {
                 self.show(&array)
             }
             Act::Fail { array, member } => {
-                self.change(&array, async |members| members.fail(&member).await.map(|()| None))
-                    .await
+                self.change(&array, async |members| Ok((None, members.fail(&member).await?)))
+                    .await?;
+                self.show(&array)
             }
             Act::Remove { array, member } => {
-                self.change(&array, async |members| members.remove(&member).await.map(|()| None))
-                    .await
+                self.change(&array, async |members| Ok((None, members.remove(&member).await?)))
+                    .await?;
+                self.show(&array)
             }
             Act::Add { array, drive, yes_destroy } => {
-                self.change(&array, async |members| {
-                    members.add(&drive, &yes_destroy).await.map(Some)
-                })
-                .await
+                let add = async |members: &Members<'_>| {
+                    let (drive, added) = members.add(&drive, &yes_destroy).await?;
+                    Ok((Some(drive), added))
+                };
+                let added = self.change(&array, add).await?;
+                document(&AfterAdd { state: self.state(&array)?, added })
             }
             Act::Replace { array, member, drive, yes_destroy } => {
-                self.change(&array, async |members| {
-                    members.replace(&member, &drive, &yes_destroy).await.map(Some)
-                })
-                .await
+                let replace = async |members: &Members<'_>| {
+                    Ok((Some(members.replace(&member, &drive, &yes_destroy).await?), ()))
+                };
+                self.change(&array, replace).await?;
+                self.show(&array)
             }
             Act::Stop { array, all } => self.end(&array, all).await,
         }
@@ -244,12 +249,16 @@ impl Serving {
     }
 
     fn show(&self, name: &str) -> Result<Value, Failure> {
+        document(&self.state(name)?)
+    }
+
+    fn state(&self, name: &str) -> Result<ArrayState, Failure> {
         let found = self.found(name)?;
         let inventory = Inventory::read();
-        match found.array() {
-            Ok(array) => document(&ArrayState::in_service(&found, &array.status(), &inventory)),
-            Err(_) => document(&ArrayState::at_rest(&found, &inventory)),
-        }
+        Ok(match found.array() {
+            Ok(array) => ArrayState::in_service(&found, &array.status(), &inventory),
+            Err(_) => ArrayState::at_rest(&found, &inventory),
+        })
     }
 
     /// Tells how the array's jobs go on until there are none, or nobody listens.
@@ -268,20 +277,19 @@ impl Serving {
         Ok(())
     }
 
-    /// Does something to the members of an array, and gives its state after it.
-    async fn change(
+    /// Does something to the members of an array; a drive that it opened stays open.
+    async fn change<T>(
         &self,
         name: &str,
-        act: impl AsyncFnOnce(&Members<'_>) -> Result<Option<Rc<FileDrive>>, Failure>,
-    ) -> Result<Value, Failure> {
+        act: impl AsyncFnOnce(&Members<'_>) -> Result<(Option<Rc<FileDrive>>, T), Failure>,
+    ) -> Result<T, Failure> {
         let found = self.found(name)?;
         let array = writable(&found)?;
         let held = self.held.borrow().clone();
         let members = Members { world: &self.world, found, array, held: &held };
-        if let Some(drive) = act(&members).await? {
-            self.hold(drive);
-        }
-        self.show(name)
+        let (drive, done) = act(&members).await?;
+        drive.into_iter().for_each(|drive| self.hold(drive));
+        Ok(done)
     }
 
     /// Remembers a drive that this process has open.

@@ -51,6 +51,39 @@ fn a_member_is_replaced_while_it_serves() {
     assert_eq!(digest(&rest.stdout), digest(&whole.stdout));
 }
 
+/// What it became is said first: the member it was, by the bitmap, or a new one, and why.
+#[test]
+fn a_drive_that_is_added_comes_back_or_is_told_why_not() {
+    let bench = Bench::new();
+    let names = "d0 d1 d2 d3";
+    bench.line(&format!("drive create {names} --size 400M")).well();
+    bench
+        .line("array create data --level raid1 d0 d1 d2 --consistency bitmap --assume-clean")
+        .well();
+    let mut server = bench.spawn("array serve d0 d1 d2 --nbd unix:socket");
+    wait_for_start(&mut server);
+    assert_eq!(bench.line("array fail data d1").status, 1);
+    let mut client = Client::connect(&bench.path("socket"), "data");
+    client.write(200 << 20, &[7; 100_000]);
+    client.leave();
+    let back = bench.line("array add data d1").well().text();
+    let chunks = 400 / 64 + 1;
+    assert!(back.starts_with(&format!("d1: re-added to slot:1: 1 of {chunks} chunks")), "{back}");
+    let written = ["d0", "d1"].map(|name| bench.peek(name, 200 << 20, 8 << 20));
+    assert!(written[0].contains(&7) && written[0] == written[1], "it got what it missed");
+    let spare = bench.line("array add data d3 --json").well().json();
+    assert_eq!(spare["added"]["as"], "new");
+    assert_eq!(spare["added"]["why"], "it never was a member");
+    assert_eq!(spare["added"]["spare"], true);
+    // The spare takes its slot, so the one that failed has none to come back to.
+    assert!(bench.line("array fail data d1").status <= 1);
+    bench.line("array show data --follow").well();
+    let late = bench.line("array add data d1").well().text();
+    assert!(late.starts_with("d1: added as a spare: its slot is not empty"), "{late}");
+    bench.line("array stop data").well();
+    server.wait().unwrap();
+}
+
 #[test]
 fn a_drive_that_holds_something_or_is_too_small_does_not_become_a_member() {
     let bench = Bench::new();
