@@ -20,18 +20,18 @@ enum Due {
     Scrub,
 }
 
-/// The most urgent work there is: first what makes redundancy whole, unless that has `failed`.
-fn due(core: &Core, failed: bool) -> Option<Due> {
+/// The most urgent work there is: first what makes redundancy whole.
+fn due(core: &Core) -> Option<Due> {
     if core.stopping.get() || core.jobs.held.get() {
         return None;
     }
-    let restoring = if failed { None } else { restoring(core) };
-    restoring.or_else(|| core.scrub.due().then_some(Due::Scrub))
+    restoring(core).or_else(|| core.scrub.due().then_some(Due::Scrub))
 }
 
-/// What makes redundancy whole. As md does it, what is missing comes before what may not agree.
+/// What makes redundancy whole, unless that has failed. As md does it, what is missing comes before
+/// what may not agree.
 fn restoring(core: &Core) -> Option<Due> {
-    if !core.metadata.writable() {
+    if !core.metadata.writable() || core.jobs.failed.get() {
         return None;
     }
     let slots = || core.slots.iter().enumerate();
@@ -69,19 +69,19 @@ pub(crate) fn makes_way(core: &Core, kind: JobKind) -> bool {
 /// Sees to it that what is due is done: to be called whenever something may have become due. A job
 /// that failed is tried again when this is called the next time.
 pub(crate) fn wake(core: &Rc<Core>) {
-    if core.jobs.busy.inside() > 0 || due(core, false).is_none() {
+    core.jobs.failed.set(false);
+    if core.jobs.busy.inside() > 0 || due(core).is_none() {
         return;
     }
     core.jobs.busy.enter();
     let owner = Rc::clone(core);
     core.world.spawn(async move {
-        let mut failed = false;
-        while let Some(due) = due(&owner, failed) {
+        while let Some(due) = due(&owner) {
             let end = match due {
                 Due::Engage(slot) => members::engage(&owner, slot).await,
                 Due::Fill(fill) => job::run(&owner, fill).await,
                 Due::Resync => job::run(&owner, Resync).await,
-                // One that fails is not due any more.
+                // One that fails is not due any more; one that made way is again after that.
                 Due::Scrub => {
                     scrub::run(&owner).await;
                     continue;
@@ -89,7 +89,7 @@ pub(crate) fn wake(core: &Rc<Core>) {
             };
             // A member that failed while it was filled is no reason to leave the others alone.
             let engaged = owner.jobs.last().is_some_and(|job| job.kind == JobKind::Rebuild);
-            failed = matches!(end, JobEnd::Failed { .. }) && !engaged;
+            owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && !engaged);
         }
         owner.jobs.busy.leave();
     });

@@ -122,6 +122,8 @@ pub(crate) struct Jobs {
     pub(crate) busy: Gate,
     /// The present pass ends at its next window.
     stop: Cell<bool>,
+    /// What makes redundancy whole has failed, and waits until something changes.
+    pub(crate) failed: Cell<bool>,
     /// An administrator has stopped background work: nothing starts by itself.
     pub(crate) held: Cell<bool>,
     clients: Cell<Clients>,

@@ -36,6 +36,7 @@ use geometry::Geometry;
 use world::Notify;
 
 use crate::core::Core;
+use crate::due;
 use crate::job::{self, Pass, WINDOW_BYTES, Window};
 use crate::job_status::{JobEnd, JobKind};
 use crate::lock::Mode;
@@ -283,7 +284,8 @@ impl Pass for Scrub {
     }
 
     fn over(&self, core: &Core) -> Option<JobEnd> {
-        core.scrub.cancelled.get().then_some(JobEnd::Stopped)
+        let over = core.scrub.cancelled.get() || due::makes_way(core, self.kind());
+        over.then_some(JobEnd::Stopped)
     }
 
     async fn window(&self, core: &Core, range: Range<u64>) -> Result<Window, DriveError> {

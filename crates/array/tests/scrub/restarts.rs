@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{OpenMode, Scan, ScrubState};
-use drive::{Drive, MemoryDrive};
+use array::{Health, JobKind, OpenMode, Scan, ScrubState};
+use drive::{Drive, Effect, ErrorKind, Fault, Faulty, MemoryDrive, Operation};
 use geometry::Level;
 use world::World;
 
@@ -51,6 +51,65 @@ fn a_check_goes_on_where_the_array_was_stopped() {
         assert_eq!(after.state, ScrubState::Done);
         assert_eq!(after.counts.compared_bytes, after.end_bytes, "each byte once");
         assert_eq!(after.started_seconds, before.started_seconds);
+    });
+}
+
+/// What makes redundancy whole comes first: a check makes way for a rebuild that becomes due, and
+/// goes on from its position. Its windows before that are not compared again.
+#[test]
+fn a_check_makes_way_for_a_rebuild_and_goes_on() {
+    let world = World::virtual_time(3);
+    let drive = |index| Rated::new(&world, &format!("drive {index}"), 64 * MIB, 100 * MIB);
+    let drives: Vec<Rc<dyn Drive>> = (0..5).map(|index| drive(index) as Rc<dyn Drive>).collect();
+    world.block_on(async {
+        let array = create(&world, kind(Level::Raid5, 4, 64), &drives[..4], true).await;
+        array.add_member(Rc::clone(&drives[4])).await.unwrap();
+        array.start_check().unwrap();
+        let mut seen: Vec<(JobKind, u64, u64)> = Vec::new();
+        for tick in 0..60 {
+            world.sleep(Duration::from_millis(50)).await;
+            if tick == 5 {
+                array.fail_member(1).await.unwrap();
+            }
+            let Some(job) = array.status().job else { break };
+            match seen.last_mut().filter(|(kind, ..)| *kind == job.kind) {
+                Some((_, _, to)) => *to = job.position_bytes,
+                None => seen.push((job.kind, job.position_bytes, job.position_bytes)),
+            }
+        }
+        array.background_done().await;
+        let kinds: Vec<JobKind> = seen.iter().map(|(kind, ..)| *kind).collect();
+        assert_eq!(kinds, [JobKind::Check, JobKind::Rebuild, JobKind::Check], "{seen:?}");
+        let before = seen[0].2;
+        assert!(before > 10 * MIB && seen[2].1 >= before, "{seen:?}");
+        let check = array.status().scrub.unwrap();
+        assert_eq!(check.state, ScrubState::Done);
+        let counts = check.counts;
+        assert_eq!(counts.compared_bytes + counts.skipped_bytes, check.end_bytes, "each byte once");
+        assert_eq!(array.status().health, Health::Healthy);
+    });
+}
+
+/// A rebuild that fails does not keep a check from its end.
+#[test]
+fn a_check_goes_on_beside_a_spare_that_can_not_be_filled() {
+    let world = World::virtual_time(4);
+    let drive = |index| Rated::new(&world, &format!("drive {index}"), 16 * MIB, 100 * MIB);
+    let drives: Vec<Rc<dyn Drive>> = (0..4).map(|index| drive(index) as Rc<dyn Drive>).collect();
+    world.block_on(async {
+        let array = create(&world, kind(Level::Raid6, 4, 64), &drives, true).await;
+        let spare = Faulty::new(&world, drive(4), 4);
+        let control = spare.control();
+        array.add_member(Rc::new(spare)).await.unwrap();
+        let data = Fault::new(Effect::Fail(ErrorKind::Media)).on(Operation::Write);
+        control.add(data.within(2 * MIB..u64::MAX));
+        array.start_check().unwrap();
+        world.sleep(Duration::from_millis(50)).await;
+        array.fail_member(1).await.unwrap();
+        array.background_done().await;
+        let status = array.status();
+        assert_eq!(status.scrub.unwrap().state, ScrubState::Done);
+        assert_eq!(status.health, Health::Degraded);
     });
 }
 
