@@ -1,14 +1,16 @@
 //! Looking at drives: every superblock on them, and which arrays they form. Reads only.
 
+use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
-use drive::{Drive, DriveError};
+use drive::{Drive, DriveError, ErrorKind, Operation};
 use format::md::{
     Assembly, Candidate, Layout, MemberView, Place, SUPERBLOCK_BYTES, SUPERBLOCK090_BYTES,
     Superblock, Superblock090Error, SuperblockError, Version, decide, parse090, place090, places,
 };
 use geometry::{Geometry, Shape};
-use world::{BufMut, Pool, ReadBufs, join_all};
+use world::{BufMut, Pool, ReadBufs, World, join_all};
 
 use crate::mutant::{self, Mutant};
 
@@ -141,10 +143,37 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Looks at all drives, and judges what they say.
+    /// Looks at all drives, which are known to answer, and judges what they say.
     pub async fn of(pool: &Pool, drives: Vec<Rc<dyn Drive>>) -> Scan {
         let looks = drives.iter().map(|drive| examine(pool, drive.as_ref()));
-        let examined: Vec<Examined> = join_all(looks).await.into_iter().collect();
+        let examined = join_all(looks).await.into_iter().collect();
+        Scan::judge(drives, examined)
+    }
+
+    /// As [`Scan::of`]; a drive that takes longer than `limit` counts as one that can't be read,
+    /// and has [`ErrorKind::TimedOut`] among what could not be.
+    pub async fn within(world: &World, limit: Duration, drives: Vec<Rc<dyn Drive>>) -> Scan {
+        let looks = drives.iter().map(|drive| async move {
+            let look = examine(world.pool(), drive.as_ref());
+            let looked = world.within(limit, "the metadata of a drive", look).await;
+            looked.unwrap_or_else(|late| Examined {
+                unreadable: vec![DriveError {
+                    kind: ErrorKind::TimedOut,
+                    operation: Operation::Read,
+                    offset: 0,
+                    bytes: 0,
+                    drive: drive.facts().name.clone(),
+                    source: Some(Rc::new(io::Error::other(late))),
+                }],
+                ..Examined::default()
+            })
+        });
+        let examined = join_all(looks).await.into_iter().collect();
+        Scan::judge(drives, examined)
+    }
+
+    /// Judges what was found.
+    fn judge(drives: Vec<Rc<dyn Drive>>, examined: Vec<Examined>) -> Scan {
         let mut candidates = Vec::new();
         let mut superblocks = Vec::new();
         for (drive, examined) in examined.iter().enumerate() {

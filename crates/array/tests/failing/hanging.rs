@@ -88,6 +88,22 @@ fn writes_fail_a_drive_that_hangs() {
     }
 }
 
+/// Looking at drives ends, whatever hangs; the one that does is named, the others are judged.
+#[test]
+fn a_look_at_drives_does_not_wait_for_one_that_hangs() {
+    in_virtual_time(36, async |world| {
+        let bench = Bench::new(&world, RAID5, 36).await;
+        bench.array.stop().await.unwrap();
+        bench.controls[2].add(Fault::new(Effect::Hang).on(Operation::Read));
+        let look = Scan::within(&world, SECOND, bench.drives.clone());
+        let (scan, took) = timed(&world, look).await;
+        assert_eq!(took, SECOND);
+        let error = &scan.examined[2].unreadable[0];
+        assert_eq!((error.kind, &*error.drive), (ErrorKind::TimedOut, "drive 2"));
+        assert_eq!(scan.assemblies[0].missing(), [2]);
+    });
+}
+
 /// Setting a bit of the bitmap is a write to every member, too.
 #[test]
 fn a_bitmap_does_not_wait_for_a_drive_that_hangs() {
