@@ -33,6 +33,7 @@ use crate::returning;
 use crate::scrub::{self, ScrubPost};
 use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
+use crate::unsynced::Unsynced;
 
 const BLOCK_SECTORS: u64 = JOURNAL_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
@@ -202,7 +203,7 @@ impl Scan {
             set_uuid: view.set_uuid,
             reads_due: Rc::default(),
             writes_due: Rc::default(),
-            unsynced_stripes: Cell::new(0),
+            unsynced: Unsynced::default(),
             synced_to: Cell::new(found_synced_to),
             synced_durably_to: Cell::new(found_synced_to),
         };

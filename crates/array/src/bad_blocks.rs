@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,9 +25,9 @@ use crate::slot::Member;
 /// How long the log of a member is waited for when an array is opened.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Ranges of a member (from its start, in bytes) that are apart from each other: start to end.
+/// Ranges in bytes that are apart from each other: start to end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Ranges(BTreeMap<u64, u64>);
+pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
     fn overlaps(&self, start: u64, end: u64) -> bool {
@@ -34,7 +35,7 @@ impl Ranges {
     }
 
     /// Adds `start..end`; what it touches becomes one range with it.
-    fn add(&mut self, mut start: u64, mut end: u64) {
+    pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
         while let Some((&from, &to)) =
             self.0.range(..=end).next_back().filter(|(_, to)| **to >= start)
         {
@@ -44,7 +45,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
         while let Some((&from, &to)) =
             self.0.range(..end).next_back().filter(|(_, to)| **to > start)
         {
@@ -58,7 +59,12 @@ impl Ranges {
         }
     }
 
-    fn total_bytes(&self) -> u64 {
+    /// In order.
+    pub(crate) fn to_vec(&self) -> Vec<Range<u64>> {
+        self.0.iter().map(|(&start, &end)| start..end).collect()
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 }
@@ -126,6 +132,14 @@ impl BadBlocks {
 
     pub(crate) fn total_bytes(&self) -> u64 {
         self.ranges.borrow().total_bytes()
+    }
+
+    /// What is listed of a range, from its start on.
+    pub(crate) fn within(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let ranges = self.ranges.borrow().to_vec().into_iter();
+        let cut = ranges.map(|bad| bad.start.max(range.start)..bad.end.min(range.end));
+        let cut = cut.filter(|bad| !bad.is_empty());
+        cut.map(|bad| bad.start - range.start..bad.end - range.start).collect()
     }
 
     /// Whether the log on the member is in use.

@@ -22,6 +22,7 @@ use crate::policy::Policy;
 use crate::scrub::ScrubPost;
 use crate::slot::{Slot, SlotState};
 use crate::stripe::Gather;
+use crate::unsynced::Unsynced;
 
 /// The state of an open array.
 pub(crate) struct Core {
@@ -51,7 +52,7 @@ pub(crate) struct Core {
     /// How much of that survives a power cut: what the superblocks may say.
     pub(crate) synced_durably_to: Cell<u64>,
     /// Stripes (or runs of copies) a resync had to leave as they are: nothing was left to compare.
-    pub(crate) unsynced_stripes: Cell<u64>,
+    pub(crate) unsynced: Unsynced,
     /// Background work.
     pub(crate) jobs: Jobs,
     /// Spares of all arrays, where there are such.

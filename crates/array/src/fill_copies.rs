@@ -85,6 +85,13 @@ pub(crate) async fn window(core: &Core, fill: &Fill, mut pieces: Vec<Piece>) -> 
         }
         for (piece, slot, error) in results.failed {
             core.note_read_error(slot, &error).await;
+            let tried = piece.tried.checked_sub(1).and_then(|tried| {
+                let places = places(core, fill, &piece);
+                places.get(tried).map(|place| place.offset)
+            });
+            if let Some(offset) = tried {
+                filled.note_unread(slot, offset, piece.bytes, &error);
+            }
             next.push(piece);
         }
         pieces = next;

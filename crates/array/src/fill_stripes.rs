@@ -123,6 +123,8 @@ impl Stripes<'_, '_> {
                 results.failed.iter().map(|((stripe, _), ..)| *stripe).collect();
             for ((stripe, slot), _, error) in results.failed {
                 core.note_read_error(slot, &error).await;
+                let offset = parity.stripe(stripe).member_offset() + part.start as u64;
+                self.filled.note_unread(slot, offset, part.len as u64, &error);
                 unreadable.insert((stripe, slot));
             }
             results.read.sort_unstable_by_key(|((stripe, _), _)| *stripe);

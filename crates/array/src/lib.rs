@@ -13,14 +13,14 @@
 //! | `log`, `ppl`, `journal` | what a stripe needs in its log before it is written |
 //! | `batch`, `split` | requests to members, and client buffers cut for them |
 //! | `around` | reading what can be read, and where the rest is |
-//! | `mend`, `bad_blocks` | what could not be read is written anew, or listed as bad |
+//! | `mend`, `bad_blocks`, `lost` | what could not be read is written anew, or listed as bad; what is lost |
 //! | `deadline` | members that take too long |
 //! | `policy` | what to expect of members |
 //! | `lock` | who may touch which stripes |
 //! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
 //! | `due`, `job`, `pace`, `job_status` | background passes: which, their driver, their speed, their state |
-//! | `resync`, `resync_stripes`, `resync_copies` | the pass that makes copies and parity agree |
+//! | `resync`, `resync_stripes`, `resync_copies`, `unsynced` | the pass that makes copies and parity agree, and what it had to leave |
 //! | `rebuild`, `fill_stripes`, `fill_copies` | the passes that fill members |
 //! | `members`, `returning` | members that come, go, are replaced and come back; spares |
 //! | `scrub`, `mismatch` | the pass that compares them, and what it found |
@@ -54,6 +54,7 @@ mod job_status;
 mod journal;
 mod lock;
 mod log;
+mod lost;
 mod members;
 mod mend;
 mod metadata;
@@ -80,6 +81,7 @@ mod slot;
 mod split;
 mod status;
 mod stripe;
+mod unsynced;
 
 pub use array::{Array, RawCopy};
 pub use assemble::{AssembleError, OpenMode};

@@ -64,6 +64,14 @@ pub(crate) struct Mended {
     pub(crate) lost_bytes: u64,
 }
 
+/// What becomes of what nothing has the content of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Left,
+    /// It goes to the bad-block log: the loss is known after a restart too.
+    Listed,
+}
+
 /// Mends what can't be read of a range of a member's data area. The caller holds the lock of all
 /// that the range belongs to, exclusively: its stripes, or for copies its array bytes. What the log
 /// lists is tried again. A member that is out, or does not hold the range yet, is left alone.
@@ -71,6 +79,15 @@ pub(crate) struct Mended {
 /// Finding what can't be read takes some reads for each bad sector, so it is for the error path.
 /// A member for which this happens too often is failed.
 pub(crate) async fn mend(core: &Core, slot: usize, offset: u64, bytes: u64) -> Mended {
+    work(core, slot, offset, bytes, Lost::Left).await
+}
+
+/// As [`mend`], and lists what is lost: for who has given up on it.
+pub(crate) async fn mend_or_list(core: &Core, slot: usize, offset: u64, bytes: u64) -> Mended {
+    work(core, slot, offset, bytes, Lost::Listed).await
+}
+
+async fn work(core: &Core, slot: usize, offset: u64, bytes: u64, lost: Lost) -> Mended {
     let mut mended = Mended::default();
     let block = u64::from(core.facts.block_bytes);
     let mut written = Vec::new();
@@ -107,6 +124,9 @@ pub(crate) async fn mend(core: &Core, slot: usize, offset: u64, bytes: u64) -> M
         }
         let Some(content) = recovered(core, slot, offset, bytes).await else {
             mended.lost_bytes += bytes;
+            if lost == Lost::Listed {
+                member.bad.add(member.data_offset + offset, bytes);
+            }
             continue;
         };
         if rewrite(core, slot, offset, content.freeze()).await {
@@ -117,7 +137,7 @@ pub(crate) async fn mend(core: &Core, slot: usize, offset: u64, bytes: u64) -> M
             member.bad.add(member.data_offset + offset, bytes);
         }
     }
-    if mended.listed_bytes > 0 {
+    if mended.listed_bytes > 0 || (lost == Lost::Listed && mended.lost_bytes > 0) {
         bad_blocks::record(core, slot).await;
     }
     bad_blocks::written(core, &written).await;
@@ -146,9 +166,18 @@ async fn mend_locked(core: &Rc<Core>, slot: usize, offset: u64, bytes: u64) {
     while at < end && !core.stopping.get() {
         let Some(unit) = unit_of(core, slot, at, end - at) else { return };
         let _lock = core.locks.lock(unit.lock, Mode::Exclusive).await;
-        mend(core, slot, at, unit.bytes).await;
+        if !is_guess(core, at..at + unit.bytes) {
+            mend(core, slot, at, unit.bytes).await;
+        }
         at += unit.bytes;
     }
+}
+
+/// Whether what parity gives for a range of a member's chunk may be of another time than the data.
+/// Where that is to be resynced yet, the resync does what can be done.
+fn is_guess(core: &Core, range: Range<u64>) -> bool {
+    let Geometry::Parity(parity) = &core.geometry else { return false };
+    core.unsynced.has(range.start / parity.chunk_bytes()) || !core.agrees(range)
 }
 
 /// A part of a member's range that one lock covers.

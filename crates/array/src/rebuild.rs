@@ -7,7 +7,7 @@
 //! What is lost even so is listed by array offset, counts as unreadable on the member that was to
 //! get it, and ends nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use drive::{DriveError, Durability, ErrorKind, Operation};
 use geometry::Geometry;
 use world::WriteBufs;
 
-use crate::bad_blocks;
+use crate::bad_blocks::{self, Ranges};
 use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::due;
@@ -25,6 +25,7 @@ use crate::fill_stripes;
 use crate::job::{Pass, WINDOW_BYTES, Watch, Window};
 use crate::job_status::{JobEnd, JobKind, Loss};
 use crate::lock::Mode;
+use crate::mend::mend_or_list;
 use crate::resync::whole_chunks;
 use crate::slot::SlotState;
 
@@ -60,6 +61,17 @@ pub(crate) struct Filled {
     pub(crate) filling: Filling,
     pub(crate) stuck: Vec<Stuck>,
     pub(crate) losses: Vec<Loss>,
+    /// Per slot, what of the sources could not be read.
+    pub(crate) unread: BTreeMap<usize, Ranges>,
+}
+
+impl Filled {
+    /// Notes a part of a source's data area that could not be read.
+    pub(crate) fn note_unread(&mut self, slot: usize, offset: u64, bytes: u64, error: &DriveError) {
+        if error.kind == ErrorKind::Media {
+            self.unread.entry(slot).or_default().add(offset, offset + bytes);
+        }
+    }
 }
 
 impl Fill {
@@ -117,6 +129,19 @@ impl Fill {
                     let member = &replacement.member;
                     replacement.note(bad_blocks::record_replacement(core, member).await);
                 }
+            }
+        }
+    }
+
+    /// What sources could not read is mended from the others, or listed where it is lost. A member
+    /// that is being replaced is left: too many errors would take it away as a source.
+    async fn mend_sources(&self, core: &Core, unread: BTreeMap<usize, Ranges>) {
+        for (slot, ranges) in unread {
+            if self.slots().contains(&slot) {
+                continue;
+            }
+            for range in ranges.to_vec() {
+                mend_or_list(core, slot, range.start, range.end - range.start).await;
             }
         }
     }
@@ -253,6 +278,7 @@ impl Pass for Fill {
         watch.read();
         self.note_stuck(core, &filled.stuck).await;
         self.store(core, filled.filling).await?;
+        self.mend_sources(core, filled.unread).await;
         Ok(Window { losses: filled.losses, ..watch.written() })
     }
 

@@ -84,7 +84,7 @@ async fn copy(core: &Core, run: Run) -> Vec<(usize, u64, Buf)> {
         }
     }
     if !missing.is_empty() {
-        core.unsynced_stripes.set(core.unsynced_stripes.get() + 1);
+        core.unsynced.add(run.array_offset);
     }
     copied
 }

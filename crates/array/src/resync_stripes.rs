@@ -55,8 +55,8 @@ pub(crate) async fn window(
     let mut writes = WriteBatch::default();
     // Blocks whose content is known for sure.
     let mut known = Vec::new();
-    let unsynced = (first..last).filter(|stripe| !stripes.contains_key(stripe)).count();
-    core.unsynced_stripes.set(core.unsynced_stripes.get() + unsynced as u64);
+    let left_out = (first..last).filter(|stripe| !stripes.contains_key(stripe));
+    left_out.for_each(|stripe| core.unsynced.add(stripe));
     for stripe in stripes.into_values() {
         finish(core, chunk as usize, stripe, &mut writes, &mut known);
     }
@@ -214,7 +214,7 @@ fn finish(
         }
     }
     if unsynced {
-        core.unsynced_stripes.set(core.unsynced_stripes.get() + 1);
+        core.unsynced.add(offset / chunk as u64);
     }
     let Stripe { map, mut columns, mut p, .. } = stripe;
     if let Some(column) = absent {

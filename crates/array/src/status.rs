@@ -5,6 +5,7 @@ use drive::DriveError;
 use crate::bitmap::BitmapStatus;
 use crate::core::Core;
 use crate::job_status::{JobEnd, JobKind, JobStatus};
+use crate::lost;
 use crate::metadata::Failure;
 use crate::mismatch::ScrubStatus;
 use crate::slot::{Slot, SlotState};
@@ -36,6 +37,19 @@ pub enum Health {
 }
 
 impl Health {
+    /// Every one, the best first.
+    pub const ALL: [Health; 9] = [
+        Health::Healthy,
+        Health::ReadOnly,
+        Health::Checking,
+        Health::UnderProtected,
+        Health::Resyncing,
+        Health::Degraded,
+        Health::Rebuilding,
+        Health::LostStripes,
+        Health::Failed,
+    ];
+
     /// The word every surface uses.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -169,9 +183,9 @@ impl Status {
             missing: missing.contains(&true),
             synced: synced_to == u64::MAX,
             given_up: last_job.as_ref().is_some_and(failed),
-            unsynced_stripes: core.unsynced_stripes.get(),
+            unsynced_stripes: core.unsynced.count(),
             bad_bytes: core.slots.iter().map(bad).sum(),
-            lost_bytes: core.jobs.lost_bytes(),
+            lost_bytes: lost_bytes(core, scrub.as_ref()),
             mismatched_bytes: scrub.as_ref().map_or(0, |scrub| scrub.counts.unmended_bytes),
             job: job.as_ref().map(|job| job.kind),
             log_failed: core.log.failure().is_some(),
@@ -196,7 +210,7 @@ impl Status {
             dirty: core.metadata.dirty(),
             events: core.metadata.events(),
             synced_to_bytes: (synced_to != u64::MAX).then_some(synced_to),
-            unsynced_stripes: core.unsynced_stripes.get(),
+            unsynced_stripes: core.unsynced.count(),
             bitmap: core.bitmap.as_ref().map(|bitmap| bitmap.status()),
             slots: slots.collect(),
             spares: core.metadata.spare_count(),
@@ -206,6 +220,13 @@ impl Status {
             failures: core.metadata.failures(),
         }
     }
+}
+
+/// What jobs found to be lost since the array was opened, the last scrub ever, or the members'
+/// logs tell: the same bytes, so the most counts.
+fn lost_bytes(core: &Core, scrub: Option<&ScrubStatus>) -> u64 {
+    let by_scrub = scrub.map_or(0, |scrub| scrub.counts.lost_bytes);
+    core.jobs.lost_bytes().max(lost::lost_bytes(core)).max(by_scrub)
 }
 
 #[cfg(test)]

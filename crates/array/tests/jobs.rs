@@ -73,9 +73,10 @@ fn a_resync_has_the_speed_of_the_slowest_drive() {
     }
 }
 
-/// A rebuild reads the others and writes the new member, a replace reads the outgoing one.
+/// C12: a rebuild reads the others and writes the new member, a replace reads the outgoing one; the
+/// status names what limits them.
 #[test]
-fn a_rebuild_and_a_replace_have_the_speed_of_the_slowest_drive() {
+fn c12_a_rebuild_and_a_replace_have_the_speed_of_the_slowest_drive() {
     let levels = [(Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid1, 2), (Level::Raid10, 4)];
     for (level, count) in levels {
         for replace in [false, true] {

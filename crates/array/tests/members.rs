@@ -310,9 +310,18 @@ fn c14_bad_stripes_are_listed_and_end_no_job() {
         let drives = [vec![members[0].clone(), new], members[2..].to_vec()].concat();
         let scan = Scan::of(world.pool(), drives).await;
         let array = scan.open(&world, &scan.assemblies[0], MODE).await.unwrap();
-        assert_ne!(array.status().health, Health::Healthy);
+        assert_eq!(array.status().health, Health::LostStripes);
         let buffers = [world.pool().take(512)].into_iter().collect();
         assert!(array.read(expected[0], buffers).await.result.is_err());
+        // Until all of it was written anew.
+        let stripe = vec![9; 3 * chunk as usize];
+        for stripe_index in bad {
+            assert_eq!(array.status().health, Health::LostStripes);
+            let buffers = WriteBufs::from_iter([world.pool().copy_of(&stripe)]);
+            let start = stripe_index * 3 * chunk;
+            array.write(start, buffers, Durability::Cached).await.unwrap();
+        }
+        assert_eq!(array.status().health, Health::Healthy);
     });
     world.end();
 }

@@ -83,7 +83,11 @@ pub(crate) async fn window(
         .chunk_by(|a, b| a.key == b.key)
         .map(|parts| {
             let map = parity.stripe(parts[0].key);
-            let examined = examiner.examine(&map, parts);
+            // What a resync had to leave would be made up from parity of another time.
+            let examined = match core.unsynced.has(parts[0].key) && !scrub.trusts_data() {
+                true => Examined { skipped_bytes: chunk, ..Examined::default() },
+                false => examiner.examine(&map, parts),
+            };
             (map, examined)
         })
         .collect();

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use array::{Health, Policy, Scan, SlotState};
 use drive::{Drive, Durability, ErrorKind};
+use geometry::Level;
 use world::{ReadBufs, SplitMix64, WriteBufs};
 
 use crate::bench::{Bench, RAID1, RAID5, in_virtual_time};
-use crate::common::{self, kinds, random_bytes, range};
+use crate::common::{self, Kind, kinds, random_bytes, range};
 
 /// A sector that can't be read is answered from redundancy, then written anew, on data and parity
 /// members alike.
@@ -79,6 +80,37 @@ fn what_can_not_be_written_is_listed_until_it_can() {
             assert!(!scan.candidates.iter().any(in_use));
             bench.twin.check_all().await;
             assert!(bench.readable(0, 1024, 512).await);
+        });
+    }
+}
+
+/// A source of a rebuild that can't read a sector gets it back from the others.
+#[test]
+fn what_a_rebuild_can_not_read_of_a_source_is_written_anew() {
+    let raid6 = Kind { level: Level::Raid6, members: 5, losses: 2, ..RAID5 };
+    let mirror = Kind { members: 3, losses: 2, ..RAID1 };
+    for kind in [raid6, mirror] {
+        in_virtual_time(9, async |world| {
+            let bench = Bench::new(&world, kind, 9).await;
+            bench.array.flush().await.unwrap();
+            bench.array.fail_member(1).await.unwrap();
+            for slot in [0, 2] {
+                bench.spoil(slot, 4096 * slot as u64 + 1024, 512);
+            }
+            let new = common::drives(&world, kind, 99).remove(1);
+            bench.array.add_member(new).await.unwrap();
+            bench.array.background_done().await;
+            assert_eq!(bench.array.status().health, Health::Healthy, "{kind:?}");
+            // Not all of what there is has to be read.
+            let slots = bench.array.status().slots;
+            let met: Vec<usize> =
+                [0, 2].into_iter().filter(|&s| slots[s].read_errors > 0).collect();
+            assert!(!met.is_empty(), "{kind:?}");
+            for slot in met {
+                let offset = 4096 * slot as u64 + 1024;
+                assert!(bench.readable(slot, offset, 512).await, "{kind:?} slot {slot}");
+            }
+            bench.twin.check_all().await;
         });
     }
 }

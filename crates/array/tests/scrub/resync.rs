@@ -57,6 +57,34 @@ fn a_sector_that_can_not_be_read_keeps_no_others_from_agreeing() {
     }
 }
 
+/// What P gives for a sector is not written there by whoever meets it later: a client's read, or a
+/// check. Once the data is written it is known again.
+#[test]
+fn what_p_gives_for_an_unsynced_stripe_is_never_written() {
+    let kind = kind(Level::Raid5, 4, 64);
+    let mut bed = Bed::new(kind, 25);
+    let map = parity(&bed).stripe(0);
+    let torn = map.data(1);
+    bed.alter(map.p(), TORN, 0x31);
+    bed.faults[torn].spoil(DATA_OFFSET + TORN, SECTOR);
+    assert_eq!(resync(&mut bed, kind), 1);
+    bed.content();
+    bed.world.block_on(bed.array.background_done());
+    assert!(!readable(&bed, torn), "a read");
+    bed.check();
+    bed.repair(false);
+    assert!(!readable(&bed, torn), "a check, a repair");
+    // While it waits for its resync it is no better known.
+    bed.make_again(kind);
+    bed.world.block_on(bed.array.hold_jobs());
+    bed.content();
+    bed.world.block_on(bed.array.background_done());
+    assert!(!readable(&bed, torn), "before the resync");
+    bed.array.resume_jobs();
+    bed.repair(true);
+    assert!(readable(&bed, torn), "told to trust it");
+}
+
 /// P is of another time than the data, as after a power cut: what it gives for the sector is not
 /// taken for what was there, and the other data of the row can be recovered even so.
 #[test]
