@@ -20,14 +20,11 @@ use format::probe::{Kind, probe};
 use world::{World, join_all};
 
 use crate::error::Failure;
-use crate::scene::Scene;
+use crate::scene::{LOOK_LIMIT, Scene};
 
-/// How long a path may take to open. With [`READ_LIMIT`] a scan ends within five seconds,
+/// How long a path may take to open. With [`LOOK_LIMIT`] a scan ends within five seconds,
 /// whatever hangs.
 const OPEN_LIMIT: Duration = Duration::from_millis(1500);
-
-/// How long the metadata of a drive may take to read.
-const READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// Containers have their anchor in the last sectors; some controllers keep that of DDF anywhere in
 /// the last MiB.
@@ -151,13 +148,13 @@ impl Look {
                 let kind = if bare { container(world, drive.as_ref()).await } else { None };
                 (examined, kind)
             };
-            let result = world.within(READ_LIMIT, "metadata", look).await;
+            let result = world.within(LOOK_LIMIT, "metadata", look).await;
             (wanted, Rc::clone(&drive), result)
         });
         for (wanted, drive, result) in join_all(looks).await {
             let path = wanted.path.clone();
             match result {
-                Err(_) => self.problems.push(LookError::NoAnswer { path, limit: READ_LIMIT }),
+                Err(_) => self.problems.push(LookError::NoAnswer { path, limit: LOOK_LIMIT }),
                 Ok((examined, kind))
                     if wanted.named || kind.is_some() || has_metadata(&examined) =>
                 {
@@ -214,8 +211,8 @@ pub async fn within_limits<T>(
         return Err(no_answer(OPEN_LIMIT));
     }
     let drive = FileDrive::open(world, path, OpenOptions::LOOK)?;
-    let looked = world.within(READ_LIMIT, "metadata", look(&drive)).await;
-    let looked = looked.map_err(|_| no_answer(READ_LIMIT))?;
+    let looked = world.within(LOOK_LIMIT, "metadata", look(&drive)).await;
+    let looked = looked.map_err(|_| no_answer(LOOK_LIMIT))?;
     Ok((drive, looked))
 }
 

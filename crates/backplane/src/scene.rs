@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use array::{Array, AssembleError, Health, OpenMode, Scan, SlotState, Status};
-use drive::Drive;
+use drive::{Drive, ErrorKind};
 use format::md::{ArrayState, Assembly, MemberView, Refusal, Uuid, Verdict};
 use world::World;
 
@@ -15,6 +15,9 @@ use crate::error::Failure;
 
 /// Deeper nests than anybody builds; a circle can't come about, but a bound costs nothing.
 const TIERS_MAX: usize = 4;
+
+/// How long the metadata of a drive may take to read.
+pub const LOOK_LIMIT: Duration = Duration::from_secs(3);
 
 /// Seconds since 1970.
 pub fn now_seconds() -> u64 {
@@ -80,7 +83,7 @@ impl Scene {
         let mut tiers: Vec<Tier> = Vec::new();
         let mut drives = drives;
         while tiers.len() < TIERS_MAX && !drives.is_empty() {
-            let scan = Scan::of(world.pool(), std::mem::take(&mut drives)).await;
+            let scan = Scan::within(world, LOOK_LIMIT, std::mem::take(&mut drives)).await;
             let scan = without_echoes(scan, &tiers);
             if scan.assemblies.is_empty() && !tiers.is_empty() {
                 break;
@@ -98,6 +101,14 @@ impl Scene {
             tiers.push(Tier { scan, arrays, inner });
         }
         Scene { tiers }
+    }
+
+    /// Drives, or arrays below others, that did not say in time what is on them.
+    pub fn silent(&self) -> impl Iterator<Item = &Rc<str>> {
+        let examined = self.tiers.iter().flat_map(|tier| &tier.scan.examined);
+        let unreadable = examined.flat_map(|examined| &examined.unreadable);
+        let late = unreadable.filter(|error| error.kind == ErrorKind::TimedOut);
+        late.map(|error| &error.drive)
     }
 
     /// All arrays, the ones that nothing stands on first.
@@ -268,6 +279,18 @@ impl<'a> Found<'a> {
             "healthy" if inner.contains(&"resyncing") => "resyncing",
             own => own,
         }
+    }
+
+    /// The engine's word for it. What can't be opened has too few members that are to be relied on,
+    /// or is not known well enough to be called anything better than failed.
+    pub fn health(&self) -> Health {
+        let word = self.state();
+        let engine = Health::ALL.into_iter().find(|health| health.word() == word);
+        engine.unwrap_or(match word {
+            // All data is there, and a slot is empty.
+            "dirty-degraded" => Health::Degraded,
+            _ => Health::Failed,
+        })
     }
 
     fn own_state(&self) -> &'static str {

@@ -13,6 +13,7 @@ use crate::arrays::plan::{Members, Plan, Request};
 use crate::error::Failure;
 use crate::guard::{self, Contents};
 use crate::output::{self, Outcome};
+use crate::scene::LOOK_LIMIT;
 use crate::session;
 use crate::values::{self, AskedConsistency, AskedLevel, date};
 
@@ -227,7 +228,7 @@ impl Arguments {
         let drives: Vec<Rc<dyn Drive>> =
             looked.all().map(|(_, drive)| Rc::clone(drive) as Rc<dyn Drive>).collect();
         let count = drives.len();
-        let scan = Scan::of(world.pool(), drives).await;
+        let scan = Scan::within(world, LOOK_LIMIT, drives).await;
         let whole = scan.assemblies.iter().find(|assembly| assembly.verdicts.len() == count);
         let Some(assembly) = whole.filter(|_| scan.candidates.len() == count) else {
             return Ok(());

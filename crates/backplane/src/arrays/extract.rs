@@ -208,11 +208,11 @@ impl Arguments {
     }
 
     async fn extract(&self, world: &World) -> Result<Ended, Failure> {
-        let look = Look::at(world, &self.drives).await?;
+        let mut look = Look::at(world, &self.drives).await?;
+        let scene = look.scene(world).await;
         for problem in &look.problems {
             error::warn(problem.to_string().lines().next().unwrap_or_default());
         }
-        let scene = look.scene(world).await;
         look.refuse_containers(&scene)?;
         let found = scene.choose(self.array.as_deref())?;
         let array = readable(&found)?;

@@ -11,9 +11,9 @@ use world::World;
 use crate::arrays::show::headline;
 use crate::arrays::state::{ArrayState, Inventory};
 use crate::error::Failure;
-use crate::look::{Look, Looked};
+use crate::look::{Look, LookError, Looked};
 use crate::output::{self, Outcome, columns, row};
-use crate::scene::{Found, READ_ONLY, Scene};
+use crate::scene::{Found, LOOK_LIMIT, READ_ONLY, Scene};
 use crate::session::{self, Ended};
 
 /// Flags of `array scan`.
@@ -34,7 +34,7 @@ impl Arguments {
     }
 
     async fn scan(&self, world: &World) -> Result<Ended, Failure> {
-        let look = Look::at(world, &self.drives).await?;
+        let mut look = Look::at(world, &self.drives).await?;
         let scene = look.scene(world).await;
         let found = scene.found();
         let inventory = Inventory::read();
@@ -54,10 +54,17 @@ impl Arguments {
 }
 
 impl Look {
-    /// The arrays on these drives, opened to read them.
-    pub async fn scene(&self, world: &World) -> Scene {
+    /// The arrays on these drives, opened to read them. A drive that has answered before and does
+    /// not any more is a problem too.
+    pub async fn scene(&mut self, world: &World) -> Scene {
         let drives = self.drives.iter().map(|looked| Rc::clone(&looked.drive) as Rc<dyn Drive>);
-        Scene::of(world, drives.collect(), READ_ONLY).await
+        let scene = Scene::of(world, drives.collect(), READ_ONLY).await;
+        let silent = scene.silent().map(|name| LookError::NoAnswer {
+            path: PathBuf::from(name.as_ref()),
+            limit: LOOK_LIMIT,
+        });
+        self.problems.extend(silent);
+        scene
     }
 }
 

@@ -8,6 +8,9 @@ use crate::values::{date, exact_size};
 /// Findings that words list one by one; JSON has as many as the engine keeps.
 const SHOWN: usize = 10;
 
+/// What was done about a finding that is well now.
+pub const DONE_WELL: [&str; 2] = ["mended", "made to agree as told"];
+
 /// A check or repair as it stands, or as it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the field's own words; units are in the names")]
@@ -116,8 +119,8 @@ impl From<&array::Mismatch> for Finding {
             slot: found.slot,
             done: match found.outcome {
                 Outcome::Left => "left as it is",
-                Outcome::Mended => "mended",
-                Outcome::AsTold => "made to agree as told",
+                Outcome::Mended => DONE_WELL[0],
+                Outcome::AsTold => DONE_WELL[1],
                 Outcome::Failed => "mending failed",
             }
             .to_owned(),

@@ -153,11 +153,11 @@ impl Arguments {
 
     /// The paths of all drives that the arrays to be served stand on. Nothing is held open.
     async fn look(&self, world: &World) -> Result<Vec<PathBuf>, Failure> {
-        let look = Look::at(world, &self.drives).await?;
+        let mut look = Look::at(world, &self.drives).await?;
+        let scene = look.scene(world).await;
         for problem in &look.problems {
             error::warn(problem.to_string().lines().next().unwrap_or_default());
         }
-        let scene = look.scene(world).await;
         look.refuse_containers(&scene)?;
         let chosen = self.chosen(&scene)?;
         if !self.read_only && !self.force {

@@ -1,5 +1,7 @@
 //! `backplane array show`: one array whole.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,6 +9,8 @@ use serde_json::json;
 use world::World;
 
 use crate::arrays::job::Progress;
+use crate::arrays::map::map_file;
+use crate::arrays::record::{Bitmap, Journal, PartialParityLog};
 use crate::arrays::scrub::Scrub;
 use crate::arrays::state::{ArrayState, Inventory, Member};
 use crate::control::client::{self, Client};
@@ -33,9 +37,32 @@ pub struct Arguments {
     /// Show how background work on a served array goes on, and end with it
     #[arg(long, conflicts_with = "json")]
     follow: bool,
+    /// Also write a new file that says which parts of the array the last check left wrong: a map
+    /// file as ddrescue and tools for file systems read it
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
     /// One JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// Why there is no map file.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The array's size is not known.
+    #[error("{array} can't be opened: nothing is known of its parts\nhint: `array show` says why")]
+    Closed {
+        /// The array.
+        array: String,
+    },
+    /// The file.
+    #[error("{} is not written: {source}\nhint: name a new file", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 impl Arguments {
@@ -65,7 +92,7 @@ impl Arguments {
 
     async fn look(&self, world: &World, name: Option<&str>) -> Result<Ended, Failure> {
         let drives = if name.is_some() { &[][..] } else { &self.names };
-        let look = Look::at(world, drives).await?;
+        let mut look = Look::at(world, drives).await?;
         let scene = look.scene(world).await;
         look.refuse_containers(&scene)?;
         let found = scene.choose(name.or(self.array.as_deref()))?;
@@ -89,6 +116,14 @@ impl Arguments {
     }
 
     fn tell(&self, state: &ArrayState) -> Result<Outcome, Failure> {
+        if let Some(path) = &self.map {
+            let closed = || MapError::Closed { array: state.title.clone() };
+            let size = state.size_bytes.ok_or_else(closed)?;
+            let map = map_file(&state.title, size, state.scrub.as_ref());
+            let file = File::create_new(path);
+            let written = file.and_then(|mut file| file.write_all(map.as_bytes()));
+            written.map_err(|source| MapError::File { path: path.clone(), source })?;
+        }
         if self.json {
             output::write_json(json!({ "array": state }))?;
         } else {
@@ -150,6 +185,14 @@ pub fn words(state: &ArrayState) -> String {
     if state.redundancy_agrees.is_some() {
         rows.push(row(["consistency", consistency_words(&state.consistency)]));
     }
+    let records = [
+        ("bitmap", state.bitmap.as_ref().map(Bitmap::words)),
+        ("log", state.partial_parity_log.as_ref().map(PartialParityLog::words)),
+        ("journal", state.journal.as_ref().map(Journal::words)),
+    ];
+    let records = records.into_iter().filter_map(|(word, words)| Some(row([word, &words?])));
+    rows.extend(records);
+    rows.push(row(["silent rot", silent_words(state)]));
     if let Some(spares) = state.spares.filter(|&spares| spares > 0) {
         rows.push(row(["spares", &spares.to_string()]));
     }
@@ -191,6 +234,20 @@ fn consistency_words(policy: &str) -> &str {
         "bitmap" => "bitmap: a resync of what was being written, after a sudden end",
         "ppl" => "ppl: partial parity of what is being written",
         "journal" => "journal: what is being written goes there first",
+        other => other,
+    }
+}
+
+/// What becomes of content that a member changes or loses without an error.
+fn silent_words(state: &ArrayState) -> &str {
+    match &*state.silent_changes {
+        "undetectable" => "undetectable: what a drive gives is believed",
+        "undecidable" => {
+            "undetectable when read; a check finds it, and nobody can know which member is wrong"
+        }
+        "mendable" => {
+            "undetectable when read; a check finds it, a repair mends one wrong member in a place"
+        }
         other => other,
     }
 }

@@ -6,13 +6,14 @@
 use std::fs;
 use std::path::Path;
 
-use array::{SlotState, SlotStatus, Status};
+use array::{Array, Health, SlotState, SlotStatus, Status};
 use drive::{BlockDevice, Drive, Roots, list_devices};
 use format::md::{ConsistencyPlace, MemberView, Resync};
 use geometry::{Geometry, layout_name};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::job::Job;
+use crate::arrays::record::{Bitmap, Journal, PartialParityLog};
 use crate::arrays::scrub::Scrub;
 use crate::scene::Found;
 
@@ -25,7 +26,10 @@ pub struct ArrayState {
     /// As it is called in commands.
     pub title: String,
     pub uuid: String,
-    /// One word for how it is.
+    /// How it is: one of the engine's words, whatever stands in the way of opening it.
+    #[serde(with = "health")]
+    pub health: Health,
+    /// The same in one word, or what stands in the way.
     pub state: String,
     /// Whether nobody has to do anything.
     pub well: bool,
@@ -45,10 +49,18 @@ pub struct ArrayState {
     pub updated_unix_s: u64,
     /// Which record of writes in flight it keeps: none, resync, bitmap, ppl or journal.
     pub consistency: String,
+    /// What that record says, where it is a bitmap and the array can be opened.
+    pub bitmap: Option<Bitmap>,
+    pub partial_parity_log: Option<PartialParityLog>,
+    pub journal: Option<Journal>,
     /// `None` at levels that keep nothing twice.
     pub redundancy_agrees: Option<bool>,
     /// Bytes below which it does, where it does in part.
     pub redundancy_agrees_to_bytes: Option<u64>,
+    /// Content that a member changes or loses without an error: undetectable; undecidable (a check
+    /// finds it, and nobody can know who is wrong); or mendable (by a repair). A read believes what
+    /// it gets.
+    pub silent_changes: String,
     /// `None` where the array can't be opened.
     pub bad_bytes: Option<u64>,
     pub member_of_another: bool,
@@ -166,8 +178,16 @@ impl ArrayState {
         members.extend(others);
         let served = Served { pid: std::process::id(), read_only: status.read_only };
         let state = Self::of(found, Some(served), members, inventory);
+        // Nobody who only looks says so of the array.
+        let read_only = status.health == Health::ReadOnly && state.health == Health::Healthy;
+        let (health, word) = match read_only {
+            true => (status.health, status.health.word().to_owned()),
+            false => (state.health, state.state.clone()),
+        };
         let agrees = status.synced_to_bytes.is_none();
         ArrayState {
+            health,
+            state: word,
             missing_slots: missing(status),
             events: status.events,
             redundancy_agrees: state.redundancy_agrees.map(|_| agrees),
@@ -195,8 +215,8 @@ impl ArrayState {
         let (view, assembly) = (found.view(), found.assembly());
         let layout = view.layout;
         let array = found.array().ok();
-        let bad_bytes = array.map(|array| {
-            let status = array.status();
+        let status = array.map(|array| array.status());
+        let bad_bytes = status.as_ref().map(|status| {
             let slots = status.slots.iter().filter(|slot| slot.state != SlotState::Missing);
             slots.map(|slot| slot.bad_bytes).sum::<u64>()
         });
@@ -205,6 +225,7 @@ impl ArrayState {
             name: view.name.clone(),
             title: found.title(),
             uuid: found.uuid().to_string(),
+            health: found.health(),
             state: found.state().to_owned(),
             well: found.is_well(),
             reasons: found.reasons(),
@@ -220,21 +241,41 @@ impl ArrayState {
             created_unix_s: view.created.seconds(),
             updated_unix_s: view.updated.seconds(),
             consistency: consistency(view).to_owned(),
+            bitmap: status.as_ref().and_then(|s| s.bitmap.as_ref()).map(Bitmap::from),
+            partial_parity_log: PartialParityLog::of(view),
+            journal: Journal::of(found, status.as_ref()),
             redundancy_agrees: redundant.then_some(view.resync == Resync::Clean),
             redundancy_agrees_to_bytes: match view.resync {
                 Resync::From(bytes) if redundant => Some(bytes),
                 _ => None,
             },
+            silent_changes: silent_changes(found).to_owned(),
             bad_bytes,
             member_of_another: found.is_inner(),
             members,
-            spares: array.map(|array| array.status().spares),
+            spares: status.as_ref().map(|status| status.spares),
             zones: zones(found),
             job: None,
             last_job: None,
-            scrub: array.and_then(|array| array.status().scrub.as_ref().map(Scrub::from)),
+            scrub: status.as_ref().and_then(|status| status.scrub.as_ref()).map(Scrub::from),
             served,
         }
+    }
+}
+
+/// The engine's word for how an array is, as text.
+mod health {
+    use array::Health;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(health: &Health, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(health.word())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Health, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let named = Health::ALL.into_iter().find(|health| health.word() == word);
+        named.ok_or_else(|| D::Error::custom(format!("no state is called {word:?}")))
     }
 }
 
@@ -246,6 +287,20 @@ fn consistency(view: &MemberView) -> &'static str {
         ConsistencyPlace::Bitmap { .. } => "bitmap",
         ConsistencyPlace::Resync if view.layout.level.is_redundant() => "resync",
         ConsistencyPlace::Resync => "none",
+    }
+}
+
+/// What the level can know, with all members there, of one that is silently wrong.
+fn silent_changes(found: &Found<'_>) -> &'static str {
+    let parities = |array: &Array| match array.geometry() {
+        Geometry::Parity(parity) => parity.parities(),
+        geometry => geometry.copies() - 1,
+    };
+    match (found.array().ok().map(parities), found.view().layout.level.is_redundant()) {
+        (_, false) | (Some(0), _) => "undetectable",
+        (Some(2..), _) => "mendable",
+        // Of one that can't be opened no more is promised.
+        (Some(_) | None, true) => "undecidable",
     }
 }
 

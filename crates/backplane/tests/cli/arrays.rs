@@ -45,7 +45,36 @@ fn what_is_known_about_an_array_is_shown() {
     }
     let shown = bench.line("array show d0 d1").text();
     assert!(shown.contains("data: degraded") && shown.contains("no member for slot 2"), "{shown}");
-    assert_eq!(bench.line("array show d0 d1 --json").status, 1);
+    let shown = bench.line("array show d0 d1 --json");
+    assert_eq!((shown.status, &shown.json()["array"]["health"]), (1, &"degraded".into()));
+    let alone = bench.line("array show d0 --json").json()["array"].clone();
+    assert_eq!((&alone["state"], &alone["health"]), (&"incomplete".into(), &"failed".into()));
+}
+
+/// The record of writes in flight, and the engine's one word for how an array is.
+#[test]
+fn the_record_of_writes_in_flight_is_shown() {
+    let bench = Bench::new();
+    let table = [
+        ("bitmap", "bitmap       64 MiB a bit, 0 of 1 dirty"),
+        ("ppl", "log          1 MiB"),
+        ("journal=d3", "journal      d3"),
+        ("resync", "resync: all of it"),
+    ];
+    for (policy, words) in table {
+        let names = "d0 d1 d2 d3";
+        bench.line(&format!("drive create {names} --size 16M")).well();
+        let create = "array create data --level raid5 --assume-clean d0 d1 d2";
+        bench.line(&format!("{create} --consistency {policy}")).well();
+        let shown = bench.line("array show d0 d1 d2 d3").well().text();
+        assert!(shown.contains(words), "{policy}: {shown}");
+        let array = bench.line("array show . --json").well().json()["array"].clone();
+        assert_eq!(array["health"], "healthy", "{policy}");
+        assert_eq!(array["bitmap"]["chunks"].is_u64(), policy == "bitmap");
+        assert_eq!(array["partial_parity_log"]["member_bytes"].is_u64(), policy == "ppl");
+        assert_eq!(array["journal"]["drive"].is_string(), policy.starts_with("journal"));
+        names.split(' ').for_each(|name| std::fs::remove_file(bench.path(name)).unwrap());
+    }
 }
 
 /// A nested array is found through its parts, and is no better than they are.

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::common::{Bench, corpus, digest, unpack};
+use crate::serve::wait_for_start;
 
 /// Arrays of three metadata versions side by side: all are found and read.
 #[test]
@@ -247,6 +248,77 @@ fn h13_missing_empty_and_zeroed_drives_are_told_apart() {
     let text = bench.line("array scan d0 empty d2").text();
     assert!(text.contains("empty is empty"), "{text}");
     assert!(text.contains("d2: no md metadata"), "{text}");
+}
+
+/// Several members behind one faulty bridge: without checksums nobody finds out when it is read,
+/// and the status says so, whatever the level.
+#[test]
+fn b07_silent_changes_are_called_undetectable() {
+    let table = [
+        ("raid0 d0 d1", "undetectable", "undetectable: what a drive gives is believed"),
+        ("raid1 d0 d1", "undecidable", "nobody can know which member is wrong"),
+        ("raid5 d0 d1 d2", "undecidable", "nobody can know which member is wrong"),
+        ("raid6 d0 d1 d2 d3", "mendable", "undetectable when read"),
+        ("raid1 d0 d1 d2", "mendable", "undetectable when read"),
+    ];
+    for (level, word, words) in table {
+        let bench = Bench::new();
+        bench.drives(4);
+        bench.line(&format!("array create data --assume-clean --level {level}")).well();
+        let shown = bench.line("array show .").text();
+        assert!(shown.contains("undetectable") && shown.contains(words), "{level}: {shown}");
+        let array = bench.line("array show . --json").json()["array"].clone();
+        assert_eq!(array["silent_changes"], word, "{level}");
+    }
+}
+
+/// One array's metadata is torn: the other of the same process serves, and this one says what it
+/// lacks.
+#[test]
+fn b04_a_damaged_array_keeps_no_other_from_service() {
+    let bench = Bench::new();
+    bench.drives(4);
+    bench.line("array create one --level raid0 d0 d1").well();
+    bench.line("array create two --level raid1 d2 d3 --assume-clean").well();
+    bench.poke("d1", 4096 + 80, &[0x5a; 100]);
+    let mut server = bench.spawn("array serve . --nbd unix:socket");
+    wait_for_start(&mut server);
+    bench.line("array show two").well();
+    let scan = bench.line("array scan d0 d1");
+    assert!(scan.text().contains("d1: damaged md superblock 1.2 at byte 4096"), "{scan:?}");
+    bench.line("array stop two").well();
+    let said = server.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("one is incomplete"), "{said:?}");
+}
+
+/// What to pull: the slot as it is printed, the path, the size; model and serial number where the
+/// drive has some. Pulling another one is refused, and it comes back when it is put in again.
+#[test]
+fn h02_the_failed_drive_is_named_and_a_wrong_pull_is_no_end() {
+    let bench = Bench::new();
+    bench.drives(3);
+    let create = "array create data --level raid1 d0 d1 d2 --consistency bitmap --assume-clean";
+    bench.line(create).well();
+    let mut server = bench.spawn("array serve d0 d1 d2 --nbd unix:socket");
+    wait_for_start(&mut server);
+    let failed = bench.line("array fail data d1");
+    let text = failed.text();
+    let row = text.lines().find(|line| line.contains("slot:1")).unwrap().to_owned();
+    assert!(row.contains("d1") && row.contains("8 MiB") && row.contains("failed"), "{text}");
+    let members = bench.line("array show data --json").json()["array"]["members"].clone();
+    for key in ["slot", "drive", "size_bytes", "model", "serial"] {
+        assert!(members[1].get(key).is_some(), "no {key} in {members}");
+    }
+    // The wrong one: the state says so at once, and the last one is not given away.
+    let wrong = bench.line("array fail data slot:0");
+    assert!(wrong.text().contains("slot 0: "), "{wrong:?}");
+    bench.line("array remove data slot:2").refused("data can't do without slot 2");
+    bench.line("array add data d0");
+    let again = bench.line("array add data d1").well();
+    assert!(again.text().contains("re-added to slot:1"), "{again:?}");
+    assert!(again.text().contains("data: healthy"), "{again:?}");
+    bench.line("array stop data").well();
+    server.wait().unwrap();
 }
 
 /// A replacement 344 sectors smaller fits what is made by default.

@@ -182,6 +182,8 @@ fn an_array_that_is_only_read_is_not_changed() {
     wait_for_start(&mut server);
     let shown = bench.line("array show data").well().text();
     assert!(shown.contains("read-only, by process"), "{shown}");
+    let shown = bench.line("array show data --json").well().json();
+    assert_eq!(shown["array"]["health"], "read-only");
     bench.line("array fail data d0").refused("data is served read-only");
     bench.line("array stop data").well();
     server.wait().unwrap();

@@ -23,6 +23,13 @@ fn stop(bench: &Bench, mut server: Child) {
     server.wait().unwrap();
 }
 
+/// Where the first finding of the last check lies, and how much it is.
+fn left_finding(bench: &Bench) -> (u64, u64) {
+    let shown = bench.line("array show data --json").json();
+    let finding = &shown["array"]["scrub"]["findings"][0];
+    (finding["array_offset"].as_u64().unwrap(), finding["bytes"].as_u64().unwrap())
+}
+
 #[test]
 fn before_the_first_check_nothing_is_claimed() {
     let bench = Bench::new();
@@ -54,7 +61,7 @@ fn a_raid6_repair_finds_the_wrong_member_and_mends_only_that() {
 }
 
 #[test]
-fn where_nobody_can_know_nothing_is_changed_unless_told() {
+fn c25_where_nobody_can_know_nothing_is_changed_unless_told() {
     let bench = Bench::new();
     let server = rotten(&bench, "raid5 --chunk 4K", 3);
     assert_eq!(bench.line("array check data").status, 1);
@@ -62,6 +69,13 @@ fn where_nobody_can_know_nothing_is_changed_unless_told() {
     assert_eq!(left.status, 1, "{left:?}");
     assert!(left.text().contains("one of slot:"), "{left:?}");
     assert!(left.text().contains("left as it is"), "{left:?}");
+    // C25: which parts of the array those are, for tools that know what lies there.
+    let finding = left_finding(&bench);
+    assert_eq!(bench.line("array show data --map map").status, 1);
+    let map = std::fs::read_to_string(bench.path("map")).unwrap();
+    let place = format!("{:#x} {:#x} -\n", finding.0, finding.1);
+    assert!(map.contains(&place), "no {place} in {map}");
+    bench.line("array show data --map map").refused("map is not written");
     assert_eq!(bench.line("array repair data --save kept").status, 2, "only with --trust-data");
     let told = bench.line("array repair data --trust-data --save kept").well();
     assert!(told.text().contains("made to agree as told"), "{told:?}");

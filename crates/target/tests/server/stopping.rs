@@ -45,7 +45,7 @@ fn b18_a_stop_finishes_what_is_in_flight() {
 }
 
 #[test]
-fn a_stop_has_a_limit_and_says_what_was_not_drained() {
+fn b18_a_stop_has_a_limit_and_says_what_was_not_drained() {
     let limits = Limits { stop: Duration::from_millis(40), ..Limits::default() };
     let server = Running::start(late, limits);
     let mut client = server.client();
