@@ -6,15 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, AssembleError, NewArray, OpenMode, Scan, SlotState, Status};
-use drive::{
-    Drive, Durability, Effect, ErrorKind, Fault, FaultControl, FaultId, Faulty, MemoryDrive,
-    Operation, Zeroing,
-};
+use drive::{Drive, Durability, Effect, Fault, MemoryDrive, Zeroing};
 use format::md::{Assembly, Refusal, Verdict};
 use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
 use crate::kinds::Kind;
+use crate::members::Member;
 use crate::model::{Change, Model, SECTOR_BYTES, Wrong, fill};
 use crate::plug::Plug;
 use crate::promise::{Hole, Policy, Promise, promise};
@@ -34,9 +32,6 @@ const LOG_BYTES: u64 = 3 << 20;
 
 /// No operation may take longer than this in virtual time.
 const OPERATION_LIMIT: Duration = Duration::from_secs(120);
-
-/// More than all delays of an operation together.
-const DELAYS_MAX: Duration = Duration::from_secs(1);
 
 const NOW_SECONDS: u64 = 1_700_000_000;
 
@@ -90,33 +85,6 @@ pub enum Meanwhile {
     Written,
 }
 
-/// A drive, what is beneath its faults, and its history.
-struct Member {
-    drive: Rc<dyn Drive>,
-    beneath: Rc<MemoryDrive>,
-    control: FaultControl,
-    /// Faults until it is mended, and whether they make it lost.
-    faults: Rc<RefCell<Vec<(FaultId, bool)>>>,
-    /// It had a fault that loses it, and the array has not been assembled without one since.
-    faulty: Cell<bool>,
-    /// The array does not have it in sync.
-    out: Cell<bool>,
-    /// ... and had not when it was last assembled.
-    out_at_start: Cell<bool>,
-}
-
-impl Member {
-    fn new(world: &World, beneath: Rc<MemoryDrive>, random: &mut SplitMix64) -> Member {
-        let below = Rc::clone(&beneath) as Rc<dyn Drive>;
-        let faulty = Faulty::new(world, below, random.next_u64());
-        let control = faulty.control();
-        let drive = Rc::new(faulty);
-        let (faulty, out, out_at_start) = (Cell::new(false), Cell::new(false), Cell::new(false));
-        let faults = Rc::default();
-        Member { drive, beneath, control, faults, faulty, out, out_at_start }
-    }
-}
-
 /// Drives, array, model and log.
 pub struct Bed {
     pub world: World,
@@ -129,7 +97,7 @@ pub struct Bed {
     /// Where the data area of each member starts.
     pub data_offset: u64,
     geometry: Geometry,
-    members: Vec<Member>,
+    pub members: Vec<Member>,
     /// The drive with the journal.
     journal: Option<Member>,
     plugs: RefCell<Vec<Rc<Plug>>>,
@@ -142,6 +110,8 @@ pub struct Bed {
     holes_stay: Cell<bool>,
     /// When the power went, the log was not in use yet.
     unlogged: Cell<bool>,
+    /// The administrator holds background work.
+    pub held: Cell<bool>,
 }
 
 impl Bed {
@@ -187,6 +157,11 @@ impl Bed {
             now_seconds: NOW_SECONDS,
         };
         let array = request.create(world).await.map_err(|error| failed("create", error))?;
+        // Before the first resync has begun, or never.
+        let held = random.chance(1, 4);
+        if held {
+            array.hold_jobs().await;
+        }
         for member in drives {
             member.control.set_volatile_cache(true);
             // Every operation takes some time, so that they overlap.
@@ -216,6 +191,7 @@ impl Bed {
             holes: RefCell::new(vec![unsynced; rows.unwrap_or(0) as usize]),
             holes_stay: Cell::new(false),
             unlogged: Cell::new(false),
+            held: Cell::new(held),
         };
         bed.note(|| format!("{kind}, {}", if foreign { "resyncing" } else { "in sync" }));
         Ok(bed)
@@ -376,7 +352,7 @@ impl Bed {
         (0..self.sectors()).filter(open).collect()
     }
 
-    async fn limited<T>(
+    pub async fn limited<T>(
         &self,
         what: &'static str,
         act: impl Future<Output = T>,
@@ -494,80 +470,6 @@ impl Bed {
         Ok(result.is_ok())
     }
 
-    /// An administrator fails a member.
-    pub async fn fail(&self, slot: usize) -> Result<(), Trouble> {
-        self.members[slot].out.set(true);
-        self.lost();
-        let array = self.array();
-        let result = self.limited("failing a member", array.fail_member(slot)).await?;
-        self.note(|| format!("fail {slot}: {}", outcome(&result)));
-        match result {
-            Err(_) if self.service.get() == Service::Running => Err(failed("fail", "refused")),
-            _ => Ok(()),
-        }
-    }
-
-    /// A member gets a fault that loses it to the array.
-    pub fn spoil_member(&self, slot: usize, kind: ErrorKind, only: Option<Operation>, once: bool) {
-        let fault = Fault::new(Effect::Fail(kind));
-        let fault = only.map_or(fault.clone(), |operation| fault.on(operation));
-        let member = &self.members[slot];
-        member.faulty.set(true);
-        let fault = member.control.add(if once { fault.times(1) } else { fault });
-        member.faults.borrow_mut().push((fault, true));
-        let what = only.map_or("operation".to_owned(), |operation| format!("{operation:?}"));
-        self.note(|| format!("{slot} errs on {} {what}", if once { "one" } else { "every" }));
-        self.lost();
-    }
-
-    /// A member takes this much longer for everything.
-    pub fn slow(&self, slot: usize, by: Duration) {
-        self.note(|| format!("{slot} is slower by {by:?}"));
-        let member = &self.members[slot];
-        let fault = member.control.add(Fault::new(Effect::Delay(by)).one_in(2));
-        member.faults.borrow_mut().push((fault, false));
-    }
-
-    /// A member answers nothing for a while: the array may fail it for that where it can.
-    pub fn hang(&self, slot: usize, time: Duration) {
-        self.note(|| format!("{slot} hangs for {time:?}"));
-        let member = &self.members[slot];
-        let (control, faults) = (member.control.clone(), Rc::clone(&member.faults));
-        let fault = control.add(Fault::new(Effect::Hang));
-        if self.kind.redundant() {
-            member.faulty.set(true);
-            faults.borrow_mut().push((fault, true));
-            self.lost();
-        }
-        let world = self.world.clone();
-        self.world.spawn(async move {
-            world.sleep(time).await;
-            control.remove(fault);
-            faults.borrow_mut().retain(|&(of, _)| of != fault);
-            control.release();
-            // What was still on its way to hang then.
-            world.sleep(DELAYS_MAX).await;
-            control.release();
-        });
-    }
-
-    /// A member is well again. Whether the array has met the fault is seen at the next start.
-    pub fn mend(&self, slot: usize) {
-        self.note(|| format!("{slot} is well again"));
-        let member = &self.members[slot];
-        for (fault, _) in member.faults.take() {
-            member.control.remove(fault);
-        }
-    }
-
-    /// Sectors of a member can't be read until they are rewritten.
-    pub fn latent(&self, slot: usize, sector: u64, count: u64) {
-        self.note(|| format!("{slot} can't read {sector}..{} of its data", sector + count));
-        let offset = self.data_offset + sector * SECTOR;
-        self.members[slot].control.spoil(offset, count * SECTOR);
-        self.lost();
-    }
-
     /// The power goes: for all drives at once.
     pub async fn power_cut(&self, random: &mut SplitMix64) -> Result<(), Trouble> {
         self.note(|| "power cut".to_owned());
@@ -643,6 +545,9 @@ impl Bed {
             opened = scan.open(&self.world, assembly, mode).await;
         }
         let array = opened.map_err(|error| failed("assembling", error))?;
+        if self.held.get() {
+            array.hold_jobs().await;
+        }
         let status = array.status();
         self.note(|| {
             let slots: Vec<_> = status.slots.iter().map(|slot| slot.state).collect();
@@ -715,6 +620,7 @@ impl Bed {
     pub async fn verify(&self) -> Result<(), Trouble> {
         self.read_all().await?;
         let array = self.array();
+        self.resume();
         self.limited("the resync", array.background_done()).await?;
         if let Some(upto) = array.status().synced_to_bytes {
             return Err(Trouble::Failed(format!("the resync has ended at {upto}")));
@@ -742,7 +648,7 @@ fn durability(durable: bool) -> Durability {
     if durable { Durability::Durable } else { Durability::Cached }
 }
 
-fn outcome<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
+pub fn outcome<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
     match result {
         Ok(_) => "done".to_owned(),
         Err(error) => error.to_string(),

@@ -200,6 +200,8 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
             bed.hang(slot, time);
         }
         Act::Mend(slot) => bed.mend(slot),
+        Act::Hold if running => bed.hold().await?,
+        Act::Resume if running => bed.resume(),
         _ => {}
     }
     Ok(())

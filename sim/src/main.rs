@@ -7,6 +7,7 @@
 //! | `plan` | a history before it is played, as data |
 //! | `history` | playing it |
 //! | `bed`, `plug` | the drives with their faults, and the array on them |
+//! | `members` | what happens to members, by fate and by the administrator |
 //! | `model` | what may be read |
 //! | `verify` | whether redundancy agrees |
 //! | `shrink` | a failing history made short |
@@ -17,6 +18,7 @@
 mod bed;
 mod history;
 mod kinds;
+mod members;
 mod model;
 #[cfg(feature = "mutants")]
 mod mutants;

@@ -74,12 +74,15 @@ pub struct Model {
     changes: u32,
     /// The last change before the copies could come to differ.
     differ_since: u32,
+    /// How often a copy was lost.
+    copies_lost: u32,
 }
 
 /// What a flush will have made certain: for each sector the change acknowledged before it began.
 pub struct FlushMark {
     numbers: Vec<u32>,
     differ_since: u32,
+    copies_lost: u32,
 }
 
 /// What a read that others write beneath may meet besides what is there when it ends.
@@ -133,7 +136,12 @@ impl Model {
             first_under_way: 0,
             crowded: false,
         };
-        Model { sectors: vec![blank; sectors as usize], changes: 0, differ_since: 0 }
+        Model {
+            sectors: vec![blank; sectors as usize],
+            changes: 0,
+            differ_since: 0,
+            copies_lost: 0,
+        }
     }
 
     fn part(&mut self, range: Range<u64>) -> &mut [Sector] {
@@ -209,12 +217,17 @@ impl Model {
     /// A flush begins.
     pub fn begin_flush(&self) -> FlushMark {
         let numbers = self.sectors.iter().map(|sector| sector.acknowledged.number).collect();
-        FlushMark { numbers, differ_since: self.differ_since }
+        let (differ_since, copies_lost) = (self.differ_since, self.copies_lost);
+        FlushMark { numbers, differ_since, copies_lost }
     }
 
     /// The flush has succeeded.
     pub fn end_flush(&mut self, mark: &FlushMark) {
         for (sector, &number) in self.sectors.iter_mut().zip(&mark.numbers) {
+            if mark.copies_lost != self.copies_lost && !sector.others.is_empty() {
+                // Another copy answers by now than the one that was known then.
+                continue;
+            }
             if let Some(at) = sector.lasting.iter().position(|lasting| lasting.number == number) {
                 sector.lasting.drain(..at);
             }
@@ -251,6 +264,7 @@ impl Model {
 
     /// A copy is lost before all are the same: others answer from now on.
     pub fn copy_lost(&mut self) {
+        self.copies_lost += 1;
         for sector in &mut self.sectors {
             if sector.others.is_empty() {
                 continue;

@@ -71,6 +71,10 @@ pub enum Act {
     Slow(usize, Duration),
     /// A drive answers nothing for this long.
     Hang(usize, Duration),
+    /// The administrator holds background work: what is to be resynced or filled stays that way.
+    Hold,
+    /// ... and lets it go on.
+    Resume,
 }
 
 /// An act at its time in the round.
@@ -226,7 +230,7 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
     for _ in 0..count {
         let slot = random.below(kind.members as u64) as usize;
         let at = time(random);
-        let choice = random.below(16);
+        let choice = random.below(18);
         let seconds = Duration::from_millis(random.below(4000));
         let sector = random.below(member_sectors);
         let run = 1 + random.below(12.min(member_sectors - sector));
@@ -246,6 +250,8 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
             11 => Act::Slow(slot, Duration::from_micros(random.below(20_000))),
             12 => Act::Hang(slot, seconds),
             13 => Act::Mend(slot),
+            14 => Act::Hold,
+            15 => Act::Resume,
             _ => {
                 // An error, a cut soon after, and the drive back with the power.
                 acts.push(Timed { at, act: Act::WritesErr(slot) });

@@ -13,6 +13,8 @@
 //! spin up, the machine was busy. Then there is nothing to answer from, nobody is failed and the
 //! wait goes on, up to [`Policy::patience`].
 //!
+//! The same goes for reads of stripes that are not resynced: there parity says nothing yet.
+//!
 //! Downside: a drive that pauses by nature for longer than the deadline, alone, is failed by a
 //! write to it; for such drives the deadlines have to be longer.
 //!
@@ -21,12 +23,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use drive::{Drive, DriveError, ErrorKind, Io, Operation, ReadDone};
+use geometry::Geometry;
 use world::{ReadBufs, World, race, total_bytes};
 
 use crate::core::Core;
@@ -147,6 +151,13 @@ impl Core {
         self.slots.iter().any(|slot| slot.lateness.late())
     }
 
+    /// Whether redundancy knows what members hold in a range of their data areas. Before parity is
+    /// resynced it knows nothing: what a late member holds has to be waited for, since what would
+    /// be computed in its place is something else.
+    pub(crate) fn known_elsewhere(&self, range: Range<u64>) -> bool {
+        !matches!(self.geometry, Geometry::Parity(_)) || self.agrees(range)
+    }
+
     /// Reads from a member's data area. Unless `patient`, a read over its deadline ends as
     /// `TimedOut` where the array can do without the member; its buffers are new ones then.
     pub(crate) fn read(
@@ -158,6 +169,7 @@ impl Core {
     ) -> Io<ReadDone> {
         let bytes = total_bytes(&buffers);
         let lens = lengths(&buffers);
+        let patient = patient || !self.known_elsewhere(offset..offset + bytes);
         let read = match self.slots[slot].read(offset, buffers) {
             Io::Later(read) if self.redundant() => read,
             read => return read,

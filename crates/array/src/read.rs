@@ -58,7 +58,8 @@ fn choose(core: &Core, run: &Run) -> Option<Place> {
     let copies = core.geometry.copies();
     if copies == 1 {
         let slot = &core.slots[run.first.member];
-        let elsewhere = slot.lateness.late() && core.redundant();
+        let range = run.first.offset..run.first.offset + run.bytes;
+        let elsewhere = slot.lateness.late() && core.redundant() && core.known_elsewhere(range);
         let good = !elsewhere && slot.readable(run.first.offset, run.bytes);
         return good.then_some(run.first);
     }

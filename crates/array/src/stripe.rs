@@ -359,7 +359,8 @@ fn readable(
     unreadable: &Unreadable,
 ) -> bool {
     let (offset, bytes) = (map.member_offset() + band.start as u64, band.len as u64);
-    let in_time = unreadable.patient || !core.slots[slot].lateness.late();
+    let late = core.slots[slot].lateness.late() && core.known_elsewhere(offset..offset + bytes);
+    let in_time = unreadable.patient || !late;
     in_time && !unreadable.dooms(slot, offset, bytes) && core.slots[slot].readable(offset, bytes)
 }
 
