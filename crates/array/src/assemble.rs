@@ -416,8 +416,7 @@ impl Scan {
             in_sync.then(|| Source { drive: Rc::clone(&self.drives[found.drive]), start })
         };
         let sources: Vec<Source> = assembly.slots.iter().flatten().filter_map(source).collect();
-        let pool = world.pool();
-        let bitmap = Bitmap::open(pool, &sources, geometry, view.events, synced_to).await;
+        let bitmap = Bitmap::open(world, &sources, geometry, view.events, synced_to).await;
         if mode.read_only {
             return Ok(bitmap.ok());
         }

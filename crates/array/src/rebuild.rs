@@ -322,7 +322,13 @@ impl Pass for Fill {
             }
         }
         if let Some(bitmap) = &core.bitmap {
-            // With nobody missing any more, what the bits said is done.
+            // With nobody missing any more, what the bits said is done; but for chunks in which a
+            // write failed meanwhile.
+            let whole = core.missing().iter().all(|missing| !missing);
+            if whole && bitmap.next_needed(0).is_some() {
+                core.synced_to.set(0);
+                core.synced_durably_to.set(0);
+            }
             bitmap.clear_later(core);
         }
         core.commit().await
