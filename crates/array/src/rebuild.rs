@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drive::{DriveError, Durability, ErrorKind, Operation};
+use drive::{DriveError, Durability, ErrorKind, Io, Operation};
 use geometry::Geometry;
 use world::WriteBufs;
 
@@ -33,7 +33,9 @@ use crate::slot::SlotState;
 /// of the drives that have large ones.
 pub(crate) const PIECE_BYTES: u64 = 4096;
 
-/// A member being filled that takes longer than this to answer a write is failed.
+/// A member being filled that takes longer than this to answer a write is failed; as soon as a
+/// client waits for what is being filled, the deadline of every write holds. Drives of a kind that
+/// pauses for long while it is written in order are not lost for that.
 const TARGET_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Who is filled.
@@ -146,8 +148,14 @@ impl Fill {
         }
     }
 
-    /// Stores what was worked out; a drive that errs or does not answer is out.
-    async fn store(&self, core: &Core, filling: Filling) -> Result<(), DriveError> {
+    /// Stores what was worked out, with the lock of `locked` held; a drive that errs or does not
+    /// answer is out.
+    async fn store(
+        &self,
+        core: &Core,
+        filling: Filling,
+        locked: &Range<u64>,
+    ) -> Result<(), DriveError> {
         let writes = joined(filling).into_iter().map(|(slot, offset, buffers)| async move {
             let bytes = world::total_bytes(&buffers);
             let replacement = core.slots[slot].replacement().filter(|_| self.own_serves());
@@ -159,9 +167,7 @@ impl Fill {
                 }
                 None => core.slots[slot].write(offset, buffers, Durability::Cached),
             };
-            let what = "a write to the member being filled";
-            let written = core.world.within(TARGET_ANSWERS_WITHIN, what, write).await;
-            let result = written.unwrap_or_else(|_| {
+            let result = in_time(core, write, locked).await.unwrap_or_else(|| {
                 let kind = ErrorKind::TimedOut;
                 Err(DriveError { kind, ..core.lost(Operation::Write, offset, bytes) })
             });
@@ -175,6 +181,26 @@ impl Fill {
         });
         let failed = world::join_all(writes).await.into_iter().flatten().collect();
         core.fail_members(failed).await
+    }
+}
+
+/// What a write gives; `None` if it takes too long.
+async fn in_time(
+    core: &Core,
+    mut write: Io<Result<(), DriveError>>,
+    locked: &Range<u64>,
+) -> Option<Result<(), DriveError>> {
+    let begun_ns = core.world.now_ns();
+    let deadline = core.policy.borrow().write_deadline;
+    loop {
+        let what = "a write to the member being filled";
+        if let Ok(result) = core.world.within(deadline, what, &mut write).await {
+            return Some(result);
+        }
+        let waited = Duration::from_nanos(core.world.now_ns() - begun_ns);
+        if waited >= TARGET_ANSWERS_WITHIN || core.locks.is_waited_for(locked) {
+            return None;
+        }
     }
 }
 
@@ -267,7 +293,7 @@ impl Pass for Fill {
             Geometry::Parity(parity) => fill_stripes::range(parity, &range),
             _ => fill_copies::range(&pieces),
         };
-        let _lock = core.locks.lock(locked, Mode::Exclusive).await;
+        let _lock = core.locks.lock(locked.clone(), Mode::Exclusive).await;
         let mut watch = Watch::new(core);
         let filled = match &core.geometry {
             Geometry::Parity(parity) => {
@@ -277,7 +303,7 @@ impl Pass for Fill {
         };
         watch.read();
         self.note_stuck(core, &filled.stuck).await;
-        self.store(core, filled.filling).await?;
+        self.store(core, filled.filling, &locked).await?;
         self.mend_sources(core, filled.unread).await;
         Ok(Window { losses: filled.losses, ..watch.written() })
     }
