@@ -166,7 +166,7 @@ fn b08_writes_over_a_repair_are_on_every_copy() {
             assert!(states.iter().all(|slot| slot.state == SlotState::InSync), "seed {seed}");
             let examined = array::examine(world.pool(), drives[0].as_ref()).await;
             let start = examined.found[0].view.layout.data_offset_bytes;
-            let flat = twin.flat.borrow();
+            let flat = twin.flat.borrow().clone();
             for drive in &drives {
                 let buffers = ReadBufs::from_iter([world.pool().take(flat.len())]);
                 let done = drive.read(start, buffers).await;
