@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use array::{Array, Consistency, Health, JobPolicy, OpenMode, Scan, SlotState};
 use drive::{Drive, Durability, Effect, Fault, Faulty, MemoryDrive};
-use geometry::Level;
+use geometry::{Geometry, Level};
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
 use crate::bench::{RAID1, RAID5, in_virtual_time};
@@ -122,6 +122,55 @@ fn b06_cuts_in_a_row_lose_only_what_was_not_flushed() {
             assert!(again == content, "seed {seed}");
         });
     }
+}
+
+/// Found by histories: before the resync a member can't read a block, beside which a client writes,
+/// and the member of what was written is lost. What parity gives for the bad block must not stand
+/// in for the good ones.
+#[test]
+fn a_write_beside_a_bad_block_before_the_resync_survives_the_loss_of_its_member() {
+    let kind = Kind { level: Level::Raid6, members: 5, losses: 2, ..RAID5 };
+    in_virtual_time(38, async |world| {
+        let mut random = SplitMix64::new(38);
+        let faulty: Vec<Rc<Faulty>> = (0..kind.members as u64)
+            .map(|index| {
+                let drive = Jittery::new(&world, &format!("drive {index}"), 16 << 20, index);
+                Rc::new(Faulty::new(&world, drive, index))
+            })
+            .collect();
+        let drives: Vec<Rc<dyn Drive>> =
+            faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+        // What the drives held before agrees with nothing.
+        let place: u64 = 12 << 20;
+        for drive in &drives {
+            let old = random_bytes(&mut random, 1 << 20);
+            let buffers = WriteBufs::from_iter([world.pool().copy_of(&old)]);
+            drive.write(place, buffers, Durability::Cached).await.unwrap();
+        }
+        let array = create_with(&world, kind, &drives, false, Consistency::Resync).await;
+        array.hold_jobs().await;
+        let Geometry::Parity(parity) = array.geometry() else { panic!("RAID 6 has parity") };
+        let examined = array::examine(world.pool(), drives[0].as_ref()).await;
+        let start = examined.found[0].view.layout.data_offset_bytes;
+        let chunk = parity.chunk_bytes();
+        let stripe = (place - start) / chunk + 1;
+        assert!(array.status().synced_to_bytes.unwrap() < stripe * chunk, "not resynced yet");
+        let map = parity.stripe(stripe);
+        faulty[map.data(0)].control().spoil(start + map.member_offset() + 512, 512);
+        let new = random_bytes(&mut random, 4096);
+        let offset = stripe * parity.stripe_bytes() + chunk;
+        let buffers = WriteBufs::from_iter([world.pool().copy_of(&new)]);
+        array.write(offset, buffers, Durability::Cached).await.unwrap();
+        array.fail_member(map.data(1)).await.unwrap();
+        for _ in 0..2 {
+            let buffers = ReadBufs::from_iter([world.pool().take(4096)]);
+            let done = array.read(offset, buffers).await;
+            done.result.unwrap();
+            assert!(done.buffers[0][..] == new[..]);
+            array.resume_jobs();
+            array.background_done().await;
+        }
+    });
 }
 
 /// Writes to where a mirror's third member is being filled, which is killed half-way and filled
