@@ -1,6 +1,7 @@
 //! The bench a history runs on: drives with faults, the array on them, and the model beside it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use geometry::Geometry;
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
 use crate::kinds::Kind;
-use crate::members::Member;
+use crate::members::{Member, Seat};
 use crate::model::{Change, Model, SECTOR_BYTES, Wrong, fill};
 use crate::plug::Plug;
 use crate::promise::{Hole, Policy, Promise, promise};
@@ -29,6 +30,9 @@ const DATA_OFFSET_BYTES: u64 = 1 << 20;
 
 /// Room for a log besides the data.
 const LOG_BYTES: u64 = 3 << 20;
+
+/// Drives that stand by besides the members.
+const STAND_BY: usize = 2;
 
 /// No operation may take longer than this in virtual time.
 const OPERATION_LIMIT: Duration = Duration::from_secs(120);
@@ -65,6 +69,9 @@ pub fn failed(what: &str, error: impl std::fmt::Display) -> Trouble {
     Trouble::Failed(format!("{what}: {error}"))
 }
 
+/// What happened, a line each.
+pub type Log = Rc<RefCell<Vec<String>>>;
+
 /// Where the array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
@@ -92,22 +99,27 @@ pub struct Bed {
     pub promise: Promise,
     pub model: RefCell<Model>,
     /// What happened, where somebody wants to know.
-    pub log: Option<RefCell<Vec<String>>>,
+    pub log: Option<Log>,
     pub service: Cell<Service>,
     /// Where the data area of each member starts.
     pub data_offset: u64,
     geometry: Geometry,
+    /// All drives that are members or may become such.
     pub members: Vec<Member>,
+    /// Which of them each slot has.
+    pub seats: Vec<Seat>,
+    /// Those that are the array's spares.
+    pub spares: RefCell<BTreeSet<usize>>,
     /// The drive with the journal.
     journal: Option<Member>,
-    plugs: RefCell<Vec<Rc<Plug>>>,
-    array: RefCell<Option<Array>>,
+    pub plugs: RefCell<Vec<Rc<Plug>>>,
+    pub array: RefCell<Option<Array>>,
     /// The array's state when it was last stopped in order.
     stopped: RefCell<Option<Status>>,
     /// Per sector of a member's data area: data and parity may disagree there.
     holes: RefCell<Vec<bool>>,
     /// A resync had to leave stripes as they are: the holes stay.
-    holes_stay: Cell<bool>,
+    pub holes_stay: Cell<bool>,
     /// When the power went, the log was not in use yet.
     unlogged: Cell<bool>,
     /// The administrator holds background work.
@@ -124,13 +136,15 @@ impl Bed {
         random: &mut SplitMix64,
     ) -> Result<Bed, Trouble> {
         let mut members = Vec::new();
-        for index in 0..kind.members {
+        // Some drives stand by where members can be exchanged.
+        let count = kind.members + if kind.redundant() { STAND_BY } else { 0 };
+        for index in 0..count {
             // Members of levels that use all of each are unequal.
             let extra = if kind.redundant() { 64 << 10 } else { index as u64 * 12288 };
             let log = if kind.policy.logs() { LOG_BYTES } else { 0 };
             let bytes = DATA_OFFSET_BYTES + USED_BYTES + extra + log;
             let beneath = Rc::new(MemoryDrive::new(&format!("d{index}"), bytes, 512));
-            if foreign {
+            if foreign || index >= kind.members {
                 scribble(world, &beneath, random).await;
             }
             members.push(Member::new(world, beneath, random));
@@ -151,7 +165,7 @@ impl Bed {
             slots: plugs[..kind.members].iter().map(|plug| Some(plugged(plug))).collect(),
             spares: Vec::new(),
             size_bytes: kind.redundant().then_some(USED_BYTES),
-            consistency: kind.policy.consistency(plugs.get(kind.members).map(plugged)),
+            consistency: kind.policy.consistency(journal.is_some().then(|| plugged(&plugs[count]))),
             assume_clean: !foreign,
             uuid: *b"simulated array.",
             now_seconds: NOW_SECONDS,
@@ -179,10 +193,12 @@ impl Bed {
             kind,
             promise: promise(kind.level, kind.policy),
             model: RefCell::new(Model::new(array.facts().size_bytes / SECTOR, foreign)),
-            log: logs.then(RefCell::default),
+            log: logs.then(Rc::default),
             service: Cell::new(Service::Running),
             data_offset: examined.found[0].view.layout.data_offset_bytes,
             geometry,
+            seats: (0..kind.members).map(Seat::new).collect(),
+            spares: RefCell::default(),
             members,
             journal,
             plugs: RefCell::new(plugs),
@@ -222,17 +238,22 @@ impl Bed {
         bytes.min().unwrap_or(0) / SECTOR
     }
 
+    /// The drive in a slot, or the last that was.
+    pub fn member(&self, slot: usize) -> &Member {
+        &self.members[self.seats[slot].drive.get()]
+    }
+
     pub fn beneath(&self, slot: usize) -> &Rc<MemoryDrive> {
-        &self.members[slot].beneath
+        &self.member(slot).beneath
     }
 
     pub fn is_gone(&self, slot: usize) -> bool {
-        self.members[slot].faulty.get() || self.members[slot].out.get()
+        self.member(slot).faulty.get() || self.seats[slot].out.get()
     }
 
     /// Whether this part of a member's data area can't be relied on.
     pub fn impaired(&self, slot: usize, offset: u64, bytes: u64) -> bool {
-        self.is_gone(slot) || self.members[slot].control.spoilt(self.data_offset + offset, bytes)
+        self.is_gone(slot) || self.member(slot).control.spoilt(self.data_offset + offset, bytes)
     }
 
     pub fn in_hole(&self, row: u64) -> bool {
@@ -254,8 +275,12 @@ impl Bed {
             return;
         }
         let status = self.array().status();
-        for (member, slot) in self.members.iter().zip(&status.slots) {
-            member.out.set(slot.state != SlotState::InSync);
+        for (seat, slot) in self.seats.iter().zip(&status.slots) {
+            if let Some(drive) = slot.drive.as_deref().and_then(|name| self.named(name)) {
+                seat.drive.set(drive);
+                self.spares.borrow_mut().remove(&drive);
+            }
+            seat.out.set(slot.state != SlotState::InSync);
         }
         if status.unsynced_stripes > 0 {
             self.holes_stay.set(true);
@@ -279,7 +304,7 @@ impl Bed {
                 continue;
             }
             let latent = |member: &Member| member.control.spoilt(self.data_offset + start, chunk);
-            if !self.members.iter().any(latent) {
+            if !(0..self.seats.len()).any(|slot| latent(self.member(slot))) {
                 holes[rows].fill(false);
             }
         }
@@ -333,9 +358,9 @@ impl Bed {
     fn lost_in_flight(&self) -> Vec<u64> {
         let lost = |&slot: &usize| {
             let impaired = self.impaired(slot, 0, self.geometry.used_bytes(slot));
-            impaired && !self.members[slot].out_at_start.get()
+            impaired && !self.seats[slot].out_at_start.get()
         };
-        let lost = (0..self.members.len()).filter(lost);
+        let lost = (0..self.seats.len()).filter(lost);
         lost.flat_map(|slot| self.in_flight_on(slot)).collect()
     }
 
@@ -385,6 +410,10 @@ impl Bed {
             return;
         }
         self.model.borrow_mut().acknowledge(range.clone(), change, durable);
+        if self.service.get() == Service::Cut && self.kind.level.parities() > 0 {
+            // Heard only after a cut, which has torn rows of it that rested on other writes.
+            self.lost();
+        }
         // Before it is resynced, a row's parity is computed anew by whoever writes there.
         let Geometry::Parity(parity) = &self.geometry else { return };
         let whole = (0..self.kind.members)
@@ -528,8 +557,9 @@ impl Bed {
             self.note(|| format!("drive {drive} with {events} events: {verdict}"));
         }
         if self.service.get() == Service::Cut {
-            self.found_out(assembly);
+            self.found_out(&scan, assembly);
         }
+        self.found_spares(&scan, assembly);
         let mut mode = OpenMode { read_only: false, force_dirty: false, now_seconds: NOW_SECONDS };
         let mut opened = scan.open(&self.world, assembly, mode).await;
         let refused = AssembleError::Refused(Refusal::DirtyDegraded);
@@ -563,19 +593,23 @@ impl Bed {
         }
         self.service.set(Service::Running);
         self.refresh();
-        self.members.iter().for_each(|member| member.out_at_start.set(member.out.get()));
+        self.seats.iter().for_each(|seat| seat.out_at_start.set(seat.out.get()));
         Ok(())
     }
 
     /// Members that were filled when the power went, and whose superblocks don't say so yet, are
     /// out all the same.
-    fn found_out(&self, assembly: &Assembly) {
+    fn found_out(&self, scan: &Scan, assembly: &Assembly) {
         let (mut found, mut open) = (false, Vec::new());
-        for (slot, member) in self.members.iter().enumerate() {
-            let verdict = assembly.slots[slot].and_then(|candidate| assembly.verdict(candidate));
+        for (slot, seat) in self.seats.iter().enumerate() {
+            let candidate = assembly.slots[slot];
+            if let Some(candidate) = candidate {
+                seat.drive.set(scan.candidates[candidate].drive);
+            }
+            let verdict = candidate.and_then(|candidate| assembly.verdict(candidate));
             let in_sync = matches!(verdict, Some(Verdict::InSync { .. }));
             if !in_sync && !self.is_gone(slot) {
-                member.out.set(true);
+                seat.out.set(true);
                 found = true;
                 open.extend(self.in_flight_on(slot));
             }
@@ -586,11 +620,18 @@ impl Bed {
         }
     }
 
+    /// Which drives are spares.
+    fn found_spares(&self, scan: &Scan, assembly: &Assembly) {
+        let spares = assembly.verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Spare);
+        let drives = spares.map(|&(candidate, _)| scan.candidates[candidate].drive);
+        *self.spares.borrow_mut() = drives.collect();
+    }
+
     /// After a stop in order the superblocks say what the array's state said.
     fn as_it_was(&self, before: &Status, now: &Status) -> Result<(), Trouble> {
         for (slot, (was, is)) in before.slots.iter().zip(&now.slots).enumerate() {
             let (was, is) = (was.state == SlotState::InSync, is.state == SlotState::InSync);
-            if was != is && !(was && self.members[slot].faulty.get()) {
+            if was != is && !(was && self.member(slot).faulty.get()) {
                 return Err(Trouble::Failed(format!(
                     "member {slot} was {} before the stop and is {} after it",
                     if was { "in sync" } else { "out" },
@@ -599,7 +640,8 @@ impl Bed {
             }
         }
         let (was, is) = (before.synced_to_bytes, now.synced_to_bytes);
-        if was.is_none() && is.is_some() {
+        let unsynced = before.bitmap.as_ref().map_or(0, |bitmap| bitmap.unsynced_chunks);
+        if was.is_none() && unsynced == 0 && is.is_some() {
             return Err(Trouble::Failed(format!("in sync before the stop, to {is:?} after it")));
         }
         Ok(())
@@ -623,12 +665,15 @@ impl Bed {
         self.resume();
         self.limited("the resync", array.background_done()).await?;
         if let Some(upto) = array.status().synced_to_bytes {
-            return Err(Trouble::Failed(format!("the resync has ended at {upto}")));
+            let end = array.status().last_job.and_then(|job| Some((job.kind, job.end?)));
+            let slots: Vec<_> = array.status().slots.iter().map(|slot| slot.state).collect();
+            return Err(Trouble::Failed(format!("resynced to {upto} only, {slots:?}, {end:?}")));
         }
         if !self.flush().await? {
             return Err(Trouble::Failed("the last flush failed".to_owned()));
         }
         self.refresh();
+        self.jobs_have_done()?;
         verify::redundancy_agrees(self, &array).await
     }
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use drive::{ErrorKind, Operation};
 use world::{SplitMix64, World, join_all};
 
-use crate::bed::{Bed, Meanwhile, Service, Trouble};
+use crate::bed::{Bed, Log, Meanwhile, Service, Trouble};
 use crate::kinds::{KINDS, Kind};
 use crate::plan::{Act, Atom, Op, Plan, Round, Timed};
 
@@ -41,8 +41,8 @@ pub struct Options {
 pub struct Outcome {
     /// What it ran on.
     pub kind: Kind,
-    /// What happened, with the time of each thing.
-    pub log: Vec<String>,
+    /// What happened, with the time of each thing; also where it ended in the middle.
+    pub log: Log,
     /// What went wrong, if anything did.
     pub trouble: Option<Trouble>,
     /// Numbers of the acts it had.
@@ -56,7 +56,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut random = SplitMix64::new(seed);
     let kind = random.below(KINDS.len() as u64) as usize;
     let kind = KINDS[options.kind.unwrap_or(kind)];
-    let mut outcome = Outcome { kind, log: Vec::new(), trouble: None, numbers: Vec::new() };
+    let mut outcome = Outcome { kind, log: Rc::default(), trouble: None, numbers: Vec::new() };
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let world = World::virtual_time(seed);
         let trouble = world.block_on(history(&world, seed, options, random, &mut outcome)).err();
@@ -86,9 +86,10 @@ async fn history(
     let (kind, rounds, keep) = (outcome.kind, options.rounds, options.keep.as_ref());
     let plan = Plan::new(seed, kind, sectors, member_sectors, rounds, keep);
     outcome.numbers = plan.numbers();
-    let played = play(&bed, seed, &plan).await;
-    outcome.log = bed.log.as_ref().map(|log| log.take()).unwrap_or_default();
-    played
+    if let Some(log) = &bed.log {
+        outcome.log = Rc::clone(log);
+    }
+    play(&bed, seed, &plan).await
 }
 
 async fn play(bed: &Rc<Bed>, seed: u64, plan: &Plan) -> Result<(), Trouble> {
@@ -179,6 +180,7 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
     bed.refresh();
     let running = bed.service.get() == Service::Running;
     let may_lose = |slot: usize| running && !bed.is_gone(slot) && bed.may_lose(slot);
+    let exchanges = running && bed.kind.redundant();
     match act {
         Act::Cut if running => bed.power_cut(random).await?,
         Act::Stop if running => bed.stop().await?,
@@ -200,6 +202,13 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
             bed.hang(slot, time);
         }
         Act::Mend(slot) => bed.mend(slot),
+        Act::Add if exchanges => bed.add().await?,
+        Act::Readd if exchanges => bed.readd().await?,
+        Act::Remove(slot) if exchanges && (bed.seats[slot].out.get() || may_lose(slot)) => {
+            bed.remove(slot).await?;
+        }
+        Act::Replace(slot) if exchanges => bed.replace(slot).await?,
+        Act::Scrub { repair } if exchanges => bed.scrub(repair),
         Act::Hold if running => bed.hold().await?,
         Act::Resume if running => bed.resume(),
         _ => {}

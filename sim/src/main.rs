@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     if let Some(seed) = arguments.seed {
         let options = arguments.options(seed);
         let outcome = history::run(seed, &options);
-        outcome.log.iter().for_each(|line| println!("{line}"));
+        outcome.log.borrow().iter().for_each(|line| println!("{line}"));
         if outcome.trouble.is_some() && options.keep.is_some() {
             println!("{}", ending(seed, &outcome));
             return ExitCode::FAILURE;
@@ -135,7 +135,7 @@ fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) -> ExitCode {
     println!("{}", ending(seed, outcome));
     let (options, short) = shrink::shrink(seed, &arguments.options(seed), trouble);
     println!("\nthe shortest history of this seed that still fails:");
-    short.log.iter().for_each(|line| println!("{line}"));
+    short.log.borrow().iter().for_each(|line| println!("{line}"));
     println!("{}", ending(seed, &short));
     let level = arguments.level.map_or(String::new(), |level| format!(" --level {level}"));
     let rounds = arguments.rounds;
@@ -184,7 +184,7 @@ mod tests {
         for seed in 1..12 {
             let options = Options { rounds: 6, logs: true, ..Options::default() };
             let (first, second) = (history::run(seed, &options), history::run(seed, &options));
-            assert!(first.log == second.log && !first.log.is_empty(), "seed {seed}");
+            assert!(first.log == second.log && !first.log.borrow().is_empty(), "seed {seed}");
         }
     }
 

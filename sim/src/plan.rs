@@ -75,6 +75,16 @@ pub enum Act {
     Hold,
     /// ... and lets it go on.
     Resume,
+    /// ... adds a drive.
+    Add,
+    /// ... takes a drive back that left.
+    Readd,
+    /// ... takes a member out.
+    Remove(usize),
+    /// ... has a member replaced.
+    Replace(usize),
+    /// ... asks for a check, or a repair.
+    Scrub { repair: bool },
 }
 
 /// An act at its time in the round.
@@ -230,7 +240,7 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
     for _ in 0..count {
         let slot = random.below(kind.members as u64) as usize;
         let at = time(random);
-        let choice = random.below(18);
+        let choice = random.below(26);
         let seconds = Duration::from_millis(random.below(4000));
         let sector = random.below(member_sectors);
         let run = 1 + random.below(12.min(member_sectors - sector));
@@ -252,6 +262,12 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
             13 => Act::Mend(slot),
             14 => Act::Hold,
             15 => Act::Resume,
+            16 | 17 => Act::Add,
+            18 => Act::Readd,
+            19 => Act::Remove(slot),
+            20 | 21 => Act::Replace(slot),
+            22 => Act::Scrub { repair: false },
+            23 => Act::Scrub { repair: true },
             _ => {
                 // An error, a cut soon after, and the drive back with the power.
                 acts.push(Timed { at, act: Act::WritesErr(slot) });

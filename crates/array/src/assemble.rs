@@ -303,7 +303,10 @@ impl Scan {
             }
             let (member, _, log) = self.member(world, assembly, candidate, mode).await?;
             let upto_bytes = match log {
-                Ok(()) => to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot)),
+                Ok(()) => {
+                    let upto_bytes = to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot));
+                    upto_bytes.min(trusted_to(core))
+                }
                 // What it lacks is not known: it is filled anew.
                 Err(_) => 0,
             };
@@ -416,7 +419,8 @@ impl Scan {
             in_sync.then(|| Source { drive: Rc::clone(&self.drives[found.drive]), start })
         };
         let sources: Vec<Source> = assembly.slots.iter().flatten().filter_map(source).collect();
-        let bitmap = Bitmap::open(world, &sources, geometry, view.events, synced_to).await;
+        let pool = world.pool();
+        let bitmap = Bitmap::open(pool, &sources, geometry, view.events, synced_to).await;
         if mode.read_only {
             return Ok(bitmap.ok());
         }
@@ -462,6 +466,20 @@ impl Scan {
         });
         let epoch_seconds = mode.now_seconds.saturating_sub(world.now_ns() / 1_000_000_000);
         Metadata::new(superblocks, spares.collect(), journal, epoch_seconds, true)
+    }
+}
+
+/// How far a replacement is like its member, if it got that far: what was being written at a
+/// sudden end may have come to one of them only.
+fn trusted_to(core: &Core) -> u64 {
+    let agrees_to = match &core.bitmap {
+        Some(bitmap) => bitmap.next_needed(0).map_or(u64::MAX, |needed| needed.start),
+        None => core.synced_to.get(),
+    };
+    match core.geometry {
+        // There it is counted in bytes of the array, which lie all over a member.
+        Geometry::Raid10(_) if agrees_to != u64::MAX => 0,
+        _ => agrees_to,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use drive::{Drive, DriveError, Durability, Operation};
 use format::md::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader};
 use geometry::Geometry;
-use world::{Pool, Semaphore, World, WriteBufs, join_all};
+use world::{Pool, Semaphore, WriteBufs, join_all};
 
 use crate::bits::Bits;
 use crate::core::Core;
@@ -19,9 +19,6 @@ use crate::slot::{Member, SlotState};
 
 /// The largest bitmap that is read: md keeps 128 KiB for it, and a damaged header may say anything.
 const AREA_BYTES_MAX: u64 = 1 << 20;
-
-/// How long the bitmap of a member is waited for when an array is opened.
-const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Ticks are this long where the header does not say, or nothing sensible: md's default.
 const TICK_SECONDS_DEFAULT: u32 = 5;
@@ -139,24 +136,21 @@ impl Bitmap {
     /// # Errors
     /// [`BitmapTrouble`]: why it can't be kept up to date.
     pub(crate) async fn open(
-        world: &World,
+        pool: &Pool,
         sources: &[Source],
         geometry: &Geometry,
         events: u64,
         synced_to: u64,
     ) -> Result<Self, BitmapTrouble> {
-        let looks = join_all(sources.iter().map(|source| {
-            let look = look(world.pool(), source);
-            world.within(READ_LIMIT, "a member's bitmap", look)
-        }));
+        let looks = join_all(sources.iter().map(|source| look(pool, source))).await;
         let mut found = Vec::new();
         let mut bad = BitmapError::BadMagic { found: 0 };
-        for look in looks.await {
+        for look in looks {
             match look {
-                Ok(Ok(Ok(one))) => found.push(one),
-                Ok(Ok(Err(error))) => bad = error,
+                Ok(Ok(one)) => found.push(one),
+                Ok(Err(error)) => bad = error,
                 // The member will err on writes too, or the page is written anew.
-                Ok(Err(_)) | Err(_) => {}
+                Err(_) => {}
             }
         }
         let is_current = |found: &&Found| found.header.is_current(events);
@@ -414,11 +408,6 @@ impl Bitmap {
     /// The members as they are have what was read; others get all of it with the next write.
     pub(crate) fn held_by(&self, core: &Core) {
         *self.holders.borrow_mut() = holders(core).iter().map(holder).collect();
-    }
-
-    /// A resync of everything begins.
-    pub(crate) fn begin_pass(&self) {
-        self.intent.borrow_mut().begin_pass();
     }
 
     /// Everything in these bytes was made to agree.

@@ -212,13 +212,25 @@ impl Core {
             let member = state.member().filter(|_| state.writable() && left_out != Some(slot))?;
             Some((slot, member.drive.flush()))
         });
-        let failed = self.settle(Operation::Flush, flushes.collect()).await;
-        let replacements =
-            self.slots.iter().filter_map(Slot::replacement).map(|replacement| async move {
-                let flush = replacement.member.drive.flush();
-                replacement.note(self.settle_other(&replacement.member, flush).await);
-            });
-        join_all(replacements.collect::<Vec<_>>()).await;
+        // One that takes its slot meanwhile would be found in neither list later.
+        let replacements = self.slots.iter().enumerate();
+        let replacements = replacements.filter_map(|(slot, of)| Some((slot, of.replacement()?)));
+        let replacements: Vec<_> = replacements.collect();
+        let mut failed = self.settle(Operation::Flush, flushes.collect()).await;
+        let flushes = replacements.into_iter().map(|(slot, replacement)| async move {
+            let flush = replacement.member.drive.flush();
+            let result = self.settle_other(&replacement.member, flush).await;
+            let member = self.slots[slot].member();
+            let took_over = member.is_some_and(|member| Rc::ptr_eq(&member, &replacement.member));
+            match result {
+                Err(error) if took_over => Some((slot, error)),
+                result => {
+                    replacement.note(result);
+                    None
+                }
+            }
+        });
+        failed.extend(join_all(flushes).await.into_iter().flatten());
         if mutant::planted(Mutant::FlushErrorIgnored) {
             return Ok(());
         }

@@ -77,6 +77,10 @@ pub(crate) fn wake(core: &Rc<Core>) {
     let owner = Rc::clone(core);
     core.world.spawn(async move {
         while let Some(due) = due(&owner) {
+            let replaced = match &due {
+                Due::Fill(Fill::Replace(slot)) => Some(*slot),
+                _ => None,
+            };
             let end = match due {
                 Due::Engage(slot) => members::engage(&owner, slot).await,
                 Due::Fill(fill) => job::run(&owner, fill).await,
@@ -89,7 +93,9 @@ pub(crate) fn wake(core: &Rc<Core>) {
             };
             // A member that failed while it was filled is no reason to leave the others alone.
             let engaged = owner.jobs.last().is_some_and(|job| job.kind == JobKind::Rebuild);
-            owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && !engaged);
+            // Nor is a replacement that took its slot early, or was taken out.
+            let over = replaced.is_some_and(|slot| owner.slots[slot].replacement().is_none());
+            owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && !engaged && !over);
         }
         owner.jobs.busy.leave();
     });

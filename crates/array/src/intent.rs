@@ -307,11 +307,6 @@ impl Intent {
         }
     }
 
-    /// A pass over everything begins: it comes to all that was spoiled before.
-    pub(crate) fn begin_pass(&mut self) {
-        self.spoiled = Bits::none(self.spoiled.len());
-    }
-
     /// Bits that are set, bits where redundancy may not agree, and bits at all.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.image.count(), self.needed.count(), self.image.len())
@@ -409,12 +404,6 @@ mod tests {
         intent.made_to_agree(0..60 * CHUNK);
         assert!(!intent.agrees(&bytes(7..8), true), "a pass may have been there before");
         assert_eq!(intent.finished().count(), 0);
-        // One that begins afterwards puts it right.
-        intent.begin_pass();
-        assert!(!intent.agrees(&bytes(7..8), false));
-        intent.made_to_agree(0..60 * CHUNK);
-        assert!(intent.agrees(&bytes(7..8), true));
-        assert_eq!(intent.finished().count(), 1);
     }
 
     #[test]

@@ -55,13 +55,6 @@ impl RangeLocks {
         Acquire { locks: self.clone(), claim: Some(claim), queued: false }
     }
 
-    /// Whether somebody waits for a range that overlaps this one.
-    pub(crate) fn is_waited_for(&self, range: &Range<u64>) -> bool {
-        let overlaps =
-            |claim: &Rc<Claim>| claim.range.start < range.end && range.start < claim.range.end;
-        self.0.waiting.borrow().iter().any(overlaps)
-    }
-
     fn admit(&self, claim: &Rc<Claim>) -> bool {
         let held = self.0.held.borrow();
         let waiting = self.0.waiting.borrow();

@@ -221,9 +221,14 @@ impl Array {
                 superblock
             }
         };
-        let member = member(drive, &superblock);
-        state.set_replacement(Some(Replacement::new(member, 0)));
-        core.metadata.seat_replacement(slot, Some(superblock));
+        if state.state() == SlotState::InSync && state.replacement().is_none() {
+            let member = member(drive, &superblock);
+            state.set_replacement(Some(Replacement::new(member, 0)));
+            core.metadata.seat_replacement(slot, Some(superblock));
+        } else {
+            // Its member has failed meanwhile: a spare takes the slot.
+            core.metadata.spares().borrow_mut().push(Spare { drive, superblock });
+        }
         core.commit().await?;
         due::wake(core);
         Ok(())

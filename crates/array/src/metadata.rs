@@ -188,6 +188,8 @@ impl Metadata {
     pub(crate) fn seat(&self, slot: usize, superblock: Option<Superblock>) {
         self.superblocks.borrow_mut()[slot] = superblock;
         self.events_due.set(EVENTS_TO_STALE);
+        // Who was there before must not look current without what is written from here on.
+        self.unrecorded.set(self.writable());
     }
 
     /// The drive that is to replace the slot's member is another from now on, or nobody.
@@ -230,7 +232,9 @@ impl Metadata {
 
     /// After a flush of all members, with no write under way: nothing to resync any more.
     pub(crate) async fn mark_clean(&self, core: &Core) -> Result<(), DriveError> {
-        if !self.dirty.get() && core.synced_to.get() == u64::MAX {
+        // Another caller's mark may still be on its way to the members.
+        let recorded = self.recorded.get() == self.wanted.get();
+        if !self.dirty.get() && core.synced_to.get() == u64::MAX && recorded {
             return Ok(());
         }
         let spoiled = |bitmap: &Bitmap| bitmap.next_needed(0).is_some();
@@ -428,7 +432,9 @@ impl Metadata {
                 continue;
             };
             self.update(core, superblock, &roles);
-            set_recovered(superblock, Some(replacement.durable_bytes.get()));
+            let durable_bytes = replacement.durable_bytes.get();
+            let lacks = durable_bytes < core.geometry.used_bytes(slot);
+            set_recovered(superblock, lacks.then_some(durable_bytes));
             set_lists(superblock, replacement.member.bad.logged());
             superblock.features = superblock.features.with(Features::REPLACEMENT);
         }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drive::{DriveError, Durability, ErrorKind, Io, Operation};
+use drive::{DriveError, Durability, ErrorKind, Operation};
 use geometry::Geometry;
 use world::WriteBufs;
 
@@ -33,9 +33,7 @@ use crate::slot::SlotState;
 /// of the drives that have large ones.
 pub(crate) const PIECE_BYTES: u64 = 4096;
 
-/// A member being filled that takes longer than this to answer a write is failed; as soon as a
-/// client waits for what is being filled, the deadline of every write holds. Drives of a kind that
-/// pauses for long while it is written in order are not lost for that.
+/// A member being filled that takes longer than this to answer a write is failed.
 const TARGET_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Who is filled.
@@ -148,14 +146,25 @@ impl Fill {
         }
     }
 
-    /// Stores what was worked out, with the lock of `locked` held; a drive that errs or does not
-    /// answer is out.
-    async fn store(
+    /// Says on a replacement that it holds everything, before the outgoing member is said to be
+    /// faulty: a sudden end between superblocks must leave one of them that counts.
+    async fn record_whole(
         &self,
         core: &Core,
-        filling: Filling,
-        locked: &Range<u64>,
+        slot: usize,
+        upto: Option<u64>,
     ) -> Result<(), DriveError> {
+        let (Some(upto), Some(replacement)) = (upto, core.slots[slot].replacement()) else {
+            return Ok(());
+        };
+        replacement.durable_bytes.set(upto);
+        core.commit().await?;
+        // It may have failed just now.
+        core.fail_members(Vec::new()).await
+    }
+
+    /// Stores what was worked out; a drive that errs or does not answer is out.
+    async fn store(&self, core: &Core, filling: Filling) -> Result<(), DriveError> {
         let writes = joined(filling).into_iter().map(|(slot, offset, buffers)| async move {
             let bytes = world::total_bytes(&buffers);
             let replacement = core.slots[slot].replacement().filter(|_| self.own_serves());
@@ -167,7 +176,9 @@ impl Fill {
                 }
                 None => core.slots[slot].write(offset, buffers, Durability::Cached),
             };
-            let result = in_time(core, write, locked).await.unwrap_or_else(|| {
+            let what = "a write to the member being filled";
+            let written = core.world.within(TARGET_ANSWERS_WITHIN, what, write).await;
+            let result = written.unwrap_or_else(|_| {
                 let kind = ErrorKind::TimedOut;
                 Err(DriveError { kind, ..core.lost(Operation::Write, offset, bytes) })
             });
@@ -181,26 +192,6 @@ impl Fill {
         });
         let failed = world::join_all(writes).await.into_iter().flatten().collect();
         core.fail_members(failed).await
-    }
-}
-
-/// What a write gives; `None` if it takes too long.
-async fn in_time(
-    core: &Core,
-    mut write: Io<Result<(), DriveError>>,
-    locked: &Range<u64>,
-) -> Option<Result<(), DriveError>> {
-    let begun_ns = core.world.now_ns();
-    let deadline = core.policy.borrow().write_deadline;
-    loop {
-        let what = "a write to the member being filled";
-        if let Ok(result) = core.world.within(deadline, what, &mut write).await {
-            return Some(result);
-        }
-        let waited = Duration::from_nanos(core.world.now_ns() - begun_ns);
-        if waited >= TARGET_ANSWERS_WITHIN || core.locks.is_waited_for(locked) {
-            return None;
-        }
     }
 }
 
@@ -293,7 +284,7 @@ impl Pass for Fill {
             Geometry::Parity(parity) => fill_stripes::range(parity, &range),
             _ => fill_copies::range(&pieces),
         };
-        let _lock = core.locks.lock(locked.clone(), Mode::Exclusive).await;
+        let _lock = core.locks.lock(locked, Mode::Exclusive).await;
         let mut watch = Watch::new(core);
         let filled = match &core.geometry {
             Geometry::Parity(parity) => {
@@ -303,7 +294,7 @@ impl Pass for Fill {
         };
         watch.read();
         self.note_stuck(core, &filled.stuck).await;
-        self.store(core, filled.filling, &locked).await?;
+        self.store(core, filled.filling).await?;
         self.mend_sources(core, filled.unread).await;
         Ok(Window { losses: filled.losses, ..watch.written() })
     }
@@ -325,6 +316,9 @@ impl Pass for Fill {
         // What was written is durable before the superblocks say so.
         core.flush_members().await?;
         core.fail_members(Vec::new()).await?;
+        if let (true, Fill::Replace(slot)) = (end, self) {
+            self.record_whole(core, *slot, upto[0]).await?;
+        }
         for (&slot, upto) in self.slots().iter().zip(upto) {
             let state = &core.slots[slot];
             let (Some(upto), Some(_)) = (upto, self.upto(core, slot)) else { continue };
@@ -348,13 +342,7 @@ impl Pass for Fill {
             }
         }
         if let Some(bitmap) = &core.bitmap {
-            // With nobody missing any more, what the bits said is done; but for chunks in which a
-            // write failed meanwhile.
-            let whole = core.missing().iter().all(|missing| !missing);
-            if whole && bitmap.next_needed(0).is_some() {
-                core.synced_to.set(0);
-                core.synced_durably_to.set(0);
-            }
+            // With nobody missing any more, what the bits said is done.
             bitmap.clear_later(core);
         }
         core.commit().await

@@ -37,9 +37,6 @@ impl Pass for Resync {
 
     fn range(&self, core: &Core) -> Range<u64> {
         let start = core.synced_to.get();
-        if let Some(bitmap) = core.bitmap.as_ref().filter(|_| start == 0) {
-            bitmap.begin_pass();
-        }
         match &core.geometry {
             Geometry::Parity(parity) => {
                 let end = parity.stripes() * parity.chunk_bytes();

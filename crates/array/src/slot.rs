@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use drive::{Drive, DriveError, Durability, Io, ReadDone, Zeroing};
+use drive::{Drive, DriveError, Durability, ErrorKind, Io, Operation, ReadDone, Zeroing};
 use world::{ReadBufs, WriteBufs};
 
 use crate::bad_blocks::BadBlocks;
@@ -217,7 +217,11 @@ impl Slot {
     /// Reads from the data area.
     pub(crate) fn read(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
         self.read_end.set(offset + world::total_bytes(&buffers));
-        let read = self.present(|member| member.drive.read(member.data_offset + offset, buffers));
+        let Some(member) = self.member() else {
+            let error = gone(Operation::Read, offset, world::total_bytes(&buffers));
+            return Io::ready(ReadDone { buffers, result: Err(error) });
+        };
+        let read = member.drive.read(member.data_offset + offset, buffers);
         match read {
             Io::Later(read) if self.mirrored => {
                 let counted = Counted::new(&self.reads_in_flight);
@@ -237,16 +241,16 @@ impl Slot {
         buffers: WriteBufs,
         durability: Durability,
     ) -> Io<Result<(), DriveError>> {
+        let Some(member) = self.member() else {
+            return Io::ready(Err(gone(Operation::Write, offset, world::total_bytes(&buffers))));
+        };
         let Some(replacement) = self.replacement() else {
-            return self.present(|member| {
-                member.drive.write(member.data_offset + offset, buffers, durability)
-            });
+            return member.drive.write(member.data_offset + offset, buffers, durability);
         };
         let write = |member: &Member| {
             member.drive.write(member.data_offset + offset, buffers.clone(), durability)
         };
-        let own = self.present(write);
-        both(own, write(&replacement.member), replacement)
+        both(write(&member), write(&replacement.member), replacement)
     }
 
     /// Makes a range of the data area zero.
@@ -260,16 +264,21 @@ impl Slot {
         let zero = |member: &Member| {
             member.drive.write_zeroes(member.data_offset + offset, bytes, zeroing, durability)
         };
-        let own = self.present(zero);
+        let Some(member) = self.member() else {
+            return Io::ready(Err(gone(Operation::WriteZeroes, offset, bytes)));
+        };
+        let own = zero(&member);
         match self.replacement() {
             None => own,
             Some(replacement) => both(own, zero(&replacement.member), replacement),
         }
     }
+}
 
-    fn present<T>(&self, act: impl FnOnce(&Member) -> T) -> T {
-        self.with_member(act).expect("only members that are there are read and written")
-    }
+/// The error for a member that was taken out since somebody decided to ask it.
+fn gone(operation: Operation, offset: u64, bytes: u64) -> DriveError {
+    let drive = Rc::from("a member that was taken out");
+    DriveError { kind: ErrorKind::Gone, operation, offset, bytes, drive, source: None }
 }
 
 /// A change of a member and of its replacement, whose error is only noted.

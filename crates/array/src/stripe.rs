@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use drive::{DriveError, Durability, ErrorKind, Operation};
+use drive::{DriveError, Durability, Operation};
 use geometry::{Parity, Role, StripeMap};
 use smallvec::SmallVec;
 use world::{Buf, BufMut, Pool, ReadBufs, WriteBufs};
@@ -224,8 +224,6 @@ impl Work {
 #[derive(Default)]
 pub(crate) struct Unreadable {
     ranges: Vec<(usize, u64, u64)>,
-    /// Those of them in which a block is bad, and others may be good.
-    torn: Vec<(usize, u64, u64)>,
     /// Members that don't answer in time are asked too, and waited for.
     patient: bool,
 }
@@ -238,32 +236,19 @@ impl Unreadable {
     /// Whether a read of this range is bound to fail. A part of what failed is not: there may be
     /// one bad block in it.
     fn dooms(&self, slot: usize, offset: u64, bytes: u64) -> bool {
-        within(&self.ranges, slot, offset, bytes)
-    }
-
-    /// Whether a band has good blocks of a member beside bad ones, as far as is known.
-    fn tears(&self, core: &Core, map: &StripeMap, band: &Band) -> bool {
-        let (offset, bytes) = (map.member_offset() + band.start as u64, band.len as u64);
-        core.slots.iter().enumerate().any(|(index, slot)| {
-            let bad = slot.holds(offset, bytes) && !slot.readable(offset, bytes);
-            bad || within(&self.torn, index, offset, bytes)
-        })
+        let end = offset + bytes;
+        let doomed = |&(of, from, len): &(usize, u64, u64)| {
+            of == slot && offset <= from && from + len <= end
+        };
+        self.ranges.iter().any(doomed)
     }
 
     /// What is left to try when nothing else has worked: everything, with patience. `None` when
     /// that has been done, or would be the same.
     fn last_resort(&self, core: &Core) -> Option<Unreadable> {
         let worth_it = !self.patient && core.any_late();
-        worth_it.then(|| Unreadable { patient: true, ..Unreadable::default() })
+        worth_it.then(|| Unreadable { ranges: Vec::new(), patient: true })
     }
-}
-
-/// Whether any of these ranges lies in one of a slot.
-fn within(ranges: &[(usize, u64, u64)], slot: usize, offset: u64, bytes: u64) -> bool {
-    let end = offset + bytes;
-    let lies =
-        |&(of, from, len): &(usize, u64, u64)| of == slot && offset <= from && from + len <= end;
-    ranges.iter().any(lies)
 }
 
 /// Writes the pieces of stripes that are locked.
@@ -333,9 +318,6 @@ async fn store_bands(
             core.note_read_error(slot, &error).await;
             mend::later(core, slot, offset, bytes, &error);
             unreadable.add(slot, offset, bytes);
-            if error.kind == ErrorKind::Media {
-                unreadable.torn.push((slot, offset, bytes));
-            }
         }
     };
     let finished = works.into_iter().map(|work| finish(core, parity, work)).collect();
@@ -343,8 +325,7 @@ async fn store_bands(
 }
 
 /// How a band is written. One that can't be as a whole is cut: bad blocks at different places of
-/// several members are no loss. So is one with a bad block where parity is of another time than the
-/// data: what that gives for the bad block must not stand in for the good ones beside it.
+/// several members are no loss.
 fn plan_band(
     core: &Core,
     map: StripeMap,
@@ -355,21 +336,13 @@ fn plan_band(
     let mut works = Vec::with_capacity(1);
     let mut bands = vec![band];
     while let Some(band) = bands.pop() {
-        let block = core.facts.block_bytes as usize;
-        let made_up = |way| {
-            way == Way::Recover
-                && !in_sync
-                && band.len > block
-                && unreadable.tears(core, &map, &band)
-        };
-        let way = plan(core, &map, &band, in_sync, unreadable);
-        if let Some(way) = way.filter(|&way| !made_up(way)) {
+        if let Some(way) = plan(core, &map, &band, in_sync, unreadable) {
             let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
             works.push(Work { map, band, way, columns, p: None, q: None });
             continue;
         }
         let (start, len) = (map.member_offset() + band.start as u64, band.len as u64);
-        let Some((first, second)) = band.halves(block) else {
+        let Some((first, second)) = band.halves(core.facts.block_bytes as usize) else {
             return Err(core.lost(Operation::Write, start, len));
         };
         bands.extend([second, first]);

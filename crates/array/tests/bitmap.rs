@@ -8,10 +8,10 @@ mod cut;
 
 use std::time::Duration;
 
-use array::{Array, Health};
-use drive::{Drive, Durability, Effect, ErrorKind, Fault, Operation};
+use array::Array;
+use drive::Drive;
 use geometry::{Geometry, Level};
-use world::{SplitMix64, World, WriteBufs};
+use world::{SplitMix64, World};
 
 use cut::{Rack, read, write};
 
@@ -281,46 +281,6 @@ fn a_return_that_was_cut_off_goes_on_by_the_bitmap() {
         array.stop().await.unwrap();
     });
     world.end();
-}
-
-/// A write fails that the array could not do without: its chunk is in doubt, and made to agree once
-/// nobody is missing any more.
-#[test]
-fn a_chunk_in_which_a_write_failed_is_resynced_while_the_array_is_open() {
-    for (level, layout, members) in [(Level::Raid5, 2, 4), (Level::Raid1, 0, 2)] {
-        let world = World::virtual_time(9);
-        world.block_on(async {
-            let rack = Rack::new(&world, members + 1, 24 << 20);
-            let set = Rack {
-                drives: rack.drives[..members].to_vec(),
-                controls: Vec::new(),
-                world: world.clone(),
-            };
-            set.create(level, layout, 16 << 10, BITMAP_CHUNK as u32).await;
-            let array = set.open().await;
-            array.fail_member(0).await.unwrap();
-            let fault = Fault::new(Effect::Fail(ErrorKind::Media)).on(Operation::Write);
-            let data = rack.view(rack.drives[1].as_ref()).await.layout.data_offset_bytes;
-            let fault = rack.controls[1].add(fault.within(data..u64::MAX));
-            let buffers = WriteBufs::from_iter([world.pool().copy_of(&[7; 65536])]);
-            assert!(array.write(0, buffers, Durability::Cached).await.is_err(), "{level}");
-            assert!(array.status().bitmap.unwrap().unsynced_chunks > 0, "{level}");
-            rack.controls[1].remove(fault);
-            array.add_member(rack.dynamic().swap_remove(members)).await.unwrap();
-            array.background_done().await;
-            let status = array.status();
-            assert_eq!((status.health, status.synced_to_bytes), (Health::Healthy, None), "{level}");
-            assert_eq!(status.bitmap.unwrap().unsynced_chunks, 0, "{level}");
-            world.sleep(TWO_TICKS).await;
-            assert_eq!(array.status().bitmap.unwrap().dirty_chunks, 0, "{level}");
-            array.start_check().unwrap();
-            array.background_done().await;
-            let counts = array.status().scrub.unwrap().counts;
-            assert_eq!((counts.mismatched_bytes, counts.skipped_bytes), (0, 0), "{level}");
-            array.stop().await.unwrap();
-        });
-        world.end();
-    }
 }
 
 /// Bits were cleared after somebody else had taken the slot: who left before must be filled whole.

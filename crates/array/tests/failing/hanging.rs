@@ -1,10 +1,9 @@
 //! Members that hang or are slow: nobody waits for long, and what comes late does not matter.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Consistency, Health, Policy, Scan, SlotState};
-use drive::{Drive, Durability, Effect, ErrorKind, Fault, Faulty, Operation};
+use drive::{Drive, Durability, Effect, ErrorKind, Fault, Operation};
 use world::{ReadBufs, SplitMix64, World, WriteBufs};
 
 use crate::bench::{Bench, RAID1, RAID5, in_virtual_time};
@@ -84,33 +83,6 @@ fn writes_fail_a_drive_that_hangs() {
                 let scan = Scan::of(world.pool(), bench.drives.clone()).await;
                 let events: Vec<u64> = scan.candidates.iter().map(|c| c.view.events).collect();
                 assert!(events[0] + 2 <= events[1], "{kind:?} {what}: {events:?}");
-            });
-        }
-    }
-}
-
-/// Nor for a drive that is being filled, whose window is locked for what it does not store.
-#[test]
-fn clients_do_not_wait_for_a_member_being_filled_that_hangs() {
-    for kind in [RAID1, RAID5] {
-        for reads in [false, true] {
-            in_virtual_time(37, async |world| {
-                let bench = Bench::new(&world, kind, 37).await;
-                bench.array.fail_member(1).await.unwrap();
-                let spare = crate::common::drives(&world, kind, 99).remove(1);
-                let spare = Faulty::new(&world, spare, 99);
-                let data = bench.data_offset..u64::MAX;
-                spare.control().add(Fault::new(Effect::Hang).on(Operation::Write).within(data));
-                bench.array.add_member(Rc::new(spare)).await.unwrap();
-                world.sleep(3 * SECOND).await;
-                assert!(bench.array.status().job.is_some(), "{kind:?}: it waits for the drive");
-                let (_, took) = match reads {
-                    true => timed(&world, bench.twin.check_all()).await,
-                    false => timed(&world, bench.twin.write(0, &[5; 8192], &[])).await,
-                };
-                assert!(took < SECOND, "{kind:?}, reads {reads}: {took:?}");
-                bench.array.background_done().await;
-                bench.twin.check_all().await;
             });
         }
     }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod bench;
-mod cases;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../common/mod.rs"]
 mod common;

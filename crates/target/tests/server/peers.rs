@@ -166,7 +166,6 @@ fn fio_verifies_at_depth_32() {
                 "--size=48m",
                 "--verify=crc32c",
                 "--verify_fatal=1",
-                "--verify_state_save=0",
                 "--randseed=1",
             ],
         );
