@@ -248,7 +248,9 @@ impl Array {
             let result = async {
                 core.metadata.mark_dirty(&core).await?;
                 let Some(bitmap) = &core.bitmap else { return work.await };
-                bitmap.begin(&core, &extent).await?;
+                if !mutant::planted(Mutant::BitmapNotSet) {
+                    bitmap.begin(&core, &extent).await?;
+                }
                 let result = work.await;
                 bitmap.end(&core, &extent, result.is_err());
                 result

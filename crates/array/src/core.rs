@@ -215,7 +215,8 @@ impl Core {
         // One that takes its slot meanwhile would be found in neither list later.
         let replacements = self.slots.iter().enumerate();
         let replacements = replacements.filter_map(|(slot, of)| Some((slot, of.replacement()?)));
-        let replacements: Vec<_> = replacements.collect();
+        let skipped = mutant::planted(Mutant::ReplacementNotFlushed);
+        let replacements: Vec<_> = replacements.filter(|_| !skipped).collect();
         let mut failed = self.settle(Operation::Flush, flushes.collect()).await;
         let flushes = replacements.into_iter().map(|(slot, replacement)| async move {
             let flush = replacement.member.drive.flush();

@@ -82,6 +82,13 @@ mutants! {
     RescueUnlocked "rescue-unlocked" "lost content is computed while its stripe is being written",
     StaleTrusted "stale-trusted" "a stale member is taken back as if it were current",
     CatchUpSkipped "catch-up-skipped" "a member that missed the last event does not get it",
+    RebuildUnlocked "rebuild-unlocked" "a rebuild works on stripes that are being written",
+    RebuildNotDurable "rebuild-not-durable" "a rebuild's position is recorded before it is durable",
+    ReplacementNotWritten "replacement-not-written" "a write does not go to the replacement",
+    ReplacementNotFlushed "replacement-not-flushed" "a flush does not reach the replacement",
+    PplSkipped "ppl-skipped" "stripes are written without their partial parity in the log",
+    JournalSkipped "journal-skipped" "stripes are written that the journal does not have",
+    BitmapNotSet "bitmap-not-set" "what is written is not noted in the bitmap",
     ReadErrorPasses "read-error-passes" "a read error is passed on although redundancy has the content",
 }
 

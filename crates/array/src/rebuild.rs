@@ -26,6 +26,7 @@ use crate::job::{Pass, WINDOW_BYTES, Watch, Window};
 use crate::job_status::{JobEnd, JobKind, Loss};
 use crate::lock::Mode;
 use crate::mend::mend_or_list;
+use crate::mutant::{self, Mutant};
 use crate::resync::whole_chunks;
 use crate::slot::SlotState;
 
@@ -284,6 +285,7 @@ impl Pass for Fill {
             Geometry::Parity(parity) => fill_stripes::range(parity, &range),
             _ => fill_copies::range(&pieces),
         };
+        let locked = mutant::unless_unlocked(Mutant::RebuildUnlocked, locked);
         let _lock = core.locks.lock(locked, Mode::Exclusive).await;
         let mut watch = Watch::new(core);
         let filled = match &core.geometry {
@@ -314,7 +316,9 @@ impl Pass for Fill {
     async fn record(&self, core: &Core, end: bool) -> Result<(), DriveError> {
         let upto: Vec<_> = self.slots().iter().map(|&slot| self.upto(core, slot)).collect();
         // What was written is durable before the superblocks say so.
-        core.flush_members().await?;
+        if !mutant::planted(Mutant::RebuildNotDurable) {
+            core.flush_members().await?;
+        }
         core.fail_members(Vec::new()).await?;
         if let (true, Fill::Replace(slot)) = (end, self) {
             self.record_whole(core, *slot, upto[0]).await?;

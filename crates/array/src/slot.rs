@@ -244,7 +244,8 @@ impl Slot {
         let Some(member) = self.member() else {
             return Io::ready(Err(gone(Operation::Write, offset, world::total_bytes(&buffers))));
         };
-        let Some(replacement) = self.replacement() else {
+        let skipped = mutant::planted(Mutant::ReplacementNotWritten);
+        let Some(replacement) = self.replacement().filter(|_| !skipped) else {
             return member.drive.write(member.data_offset + offset, buffers, durability);
         };
         let write = |member: &Member| {
