@@ -160,7 +160,7 @@ impl Journal {
 
     /// Waits until the unit is in the journal.
     pub(crate) async fn append(&self, core: &Core, parity: &Parity, unit: &[Finished]) -> Answer {
-        let waiting = Waiting::new(unit.iter().flat_map(|part| rows(core, parity, part)).collect());
+        let waiting = Waiting::new(unit.iter().flat_map(|part| rows(parity, part)).collect());
         self.queue.borrow_mut().push_back(Rc::clone(&waiting));
         if !self.working.replace(true) {
             let Some(core) = core.this.upgrade() else { return Ok(None) };
@@ -351,28 +351,18 @@ impl Journal {
     }
 }
 
-/// The rows of a band. A parity that nobody can be given and that was not computed either is kept
-/// as zeroes: md's journal has all parities of a row or none.
-fn rows(core: &Core, parity: &Parity, part: &Finished) -> Vec<Row> {
+/// The rows of a band, each with all parities or none (`plan` sees to it).
+fn rows(parity: &Parity, part: &Finished) -> Vec<Row> {
     let starts = (0..part.band.len).step_by(JOURNAL_BLOCK_BYTES);
-    let any_parity = part.p.is_some() || part.q.is_some();
     let row = |start: usize| {
         let block = |buffer: &Buf| buffer.slice(start, JOURNAL_BLOCK_BYTES);
         let data = part.band.written.iter().map(|(column, data)| {
             let offset = part.array_offset(parity, *column) + start as u64;
             (offset / SECTOR_BYTES, block(data))
         });
-        let of = |buffer: &Option<Buf>| match buffer {
-            Some(buffer) => block(buffer),
-            None => core.world.pool().take_zeroed(JOURNAL_BLOCK_BYTES).freeze(),
-        };
-        let mut kept = Vec::new();
-        if any_parity {
-            kept.push(of(&part.p));
-            kept.extend(part.map.q().map(|_| of(&part.q)));
-        }
         let member_sector = (part.member_offset() + start as u64) / SECTOR_BYTES;
-        Row { data: data.collect(), member_sector, parity: kept }
+        let parities = part.p.iter().chain(&part.q).map(block);
+        Row { data: data.collect(), member_sector, parity: parities.collect() }
     };
     starts.map(row).collect()
 }

@@ -24,6 +24,9 @@ pub(crate) struct Situation<'a> {
     pub(crate) parity_readable: &'a [bool],
     /// Whether the old parity agrees with the old data.
     pub(crate) in_sync: bool,
+    /// All parities are wanted, also one that no member can be given: a journal keeps all of a row
+    /// or none, and whoever replays it later may find a member there.
+    pub(crate) journalled: bool,
 }
 
 /// The chosen way.
@@ -38,7 +41,8 @@ pub(crate) enum Way {
 
 /// The cheapest way, or `None` when columns that are needed can't be had any more.
 pub(crate) fn choose(situation: &Situation<'_>) -> Option<Way> {
-    let Situation { written, readable, parity_writable, parity_readable, in_sync } = *situation;
+    let Situation { written, readable, parity_writable, parity_readable, in_sync, journalled } =
+        *situation;
     let columns = written.len();
     let targets = parity_writable.iter().filter(|&&writable| writable).count();
     if targets == 0 {
@@ -54,7 +58,8 @@ pub(crate) fn choose(situation: &Situation<'_>) -> Option<Way> {
         .zip(parity_readable)
         .all(|(writable, readable)| !writable || *readable);
     let reconstruct = all_readable(false).then_some((columns - writes, Way::ReconstructWrite));
-    let modify = (in_sync && parity_known && all_readable(true))
+    let suffices = targets == parity_writable.len() || !journalled;
+    let modify = (in_sync && parity_known && suffices && all_readable(true))
         .then_some((writes + targets, Way::ReadModifyWrite));
     if let Some((_, way)) =
         [reconstruct, modify].into_iter().flatten().min_by_key(|(reads, _)| *reads)
@@ -73,6 +78,10 @@ mod tests {
     /// Members as letters: for columns `w` written, `.` not, capital: can't be read; for parity
     /// `p` fine, `P` written but not readable, `-` not there.
     fn way(columns: &str, parity: &str, in_sync: bool) -> Option<Way> {
+        way_with(columns, parity, in_sync, false)
+    }
+
+    fn way_with(columns: &str, parity: &str, in_sync: bool, journalled: bool) -> Option<Way> {
         let of = |text: &str, test: fn(char) -> bool| text.chars().map(test).collect::<Vec<_>>();
         choose(&Situation {
             written: &of(columns, |c| c == 'w' || c == 'W'),
@@ -80,6 +89,7 @@ mod tests {
             parity_writable: &of(parity, |c| c != '-'),
             parity_readable: &of(parity, |c| c == 'p'),
             in_sync,
+            journalled,
         })
     }
 
@@ -114,6 +124,23 @@ mod tests {
         ];
         for (columns, parity, in_sync, expected) in table {
             assert_eq!(way(columns, parity, in_sync), expected, "{columns} {parity} {in_sync}");
+        }
+    }
+    #[test]
+    fn a_journal_gets_all_parities_or_none() {
+        use Way::{DataOnly, ReadModifyWrite, ReconstructWrite, Recover};
+        let table = [
+            ("w.....", "pp", Some(ReadModifyWrite)),
+            ("w.....", "-p", Some(ReconstructWrite)),
+            ("w.....", "p-", Some(ReconstructWrite)),
+            // The lost column has to be worked out for the parity that is lost too.
+            ("w.X..", "p-", Some(Recover)),
+            ("w.X..", "p", Some(ReadModifyWrite)),
+            ("w...", "--", Some(DataOnly)),
+        ];
+        for (columns, parity, expected) in table {
+            let way = way_with(columns, parity, true, true);
+            assert_eq!(way, expected, "{columns} {parity}");
         }
     }
 }

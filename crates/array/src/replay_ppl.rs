@@ -94,6 +94,11 @@ async fn replay_log(
                 Err(_) => continue,
             },
         };
+        // Nothing is logged before an array is in sync: parity knows what a member holds that does
+        // not answer. What the array says of itself is settled after the replay.
+        if core.synced_to.get() == 0 {
+            core.synced_to.set(u64::MAX);
+        }
         replay_entry(core, parity, entry, partial, torn).await?;
         replayed += 1;
     }

@@ -396,6 +396,7 @@ fn plan(
         parity_writable: &parity_writable,
         parity_readable: &parity_readable,
         in_sync,
+        journalled: core.log.journal().is_some(),
     };
     let stores_all = |way| {
         way != Way::DataOnly
