@@ -38,9 +38,8 @@ const RATE_OVER_NS: u64 = 5_000_000_000;
 pub(crate) struct Window {
     /// What could not be brought in order.
     pub(crate) losses: Vec<Loss>,
-    /// Time spent reading, computing and writing.
+    /// Time spent reading and writing.
     pub(crate) read_ns: u64,
-    pub(crate) compute_ns: u64,
     pub(crate) write_ns: u64,
 }
 
@@ -69,7 +68,7 @@ impl<'a> Watch<'a> {
 
     /// Everything is computed.
     pub(crate) fn computed(&mut self) {
-        self.window.compute_ns += self.lap();
+        self.lap();
     }
 
     /// Everything was written: the end.
@@ -140,6 +139,8 @@ struct Running {
     adapted_ns: u64,
     work: Window,
     started_ns: u64,
+    /// Processor time of this thread when it began.
+    processor_before_ns: u64,
     /// How often each slot had answered last when the pass began.
     late_before: Vec<u64>,
 }
@@ -234,6 +235,7 @@ impl Running {
             adapted_ns: now_ns,
             work: Window::default(),
             started_ns: now_ns,
+            processor_before_ns: core.world.processor_ns(),
             late_before: core.slots.iter().map(|slot| slot.answered_last()).collect(),
         }
     }
@@ -260,7 +262,6 @@ impl Running {
             });
         }
         self.work.read_ns += window.read_ns;
-        self.work.compute_ns += window.compute_ns;
         self.work.write_ns += window.write_ns;
         for loss in window.losses {
             self.losses.add(loss);
@@ -273,7 +274,8 @@ impl Running {
             Held::ByClients => return Limiter::Clients,
             Held::No => {}
         }
-        if self.work.compute_ns > (now_ns - self.started_ns) / 2 {
+        let computed_ns = core.world.processor_ns() - self.processor_before_ns;
+        if computed_ns > (now_ns - self.started_ns) / 4 * 3 {
             return Limiter::Processor;
         }
         let filled = self.status.slot.filter(|_| self.work.write_ns > self.work.read_ns);

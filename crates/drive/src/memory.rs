@@ -102,8 +102,15 @@ impl MemoryDrive {
             Self::each_page(offset, buffer.len() as u64, |index, part| {
                 let from = &buffer[done..done + part.len()];
                 done += part.len();
-                let page = pages.slot(index).get_or_insert_with(|| vec![0; PAGE_BYTES].into());
-                page[part].copy_from_slice(from);
+                match pages.slot(index) {
+                    Some(page) => page[part].copy_from_slice(from),
+                    // A whole page needs no zeros first.
+                    page if part.len() == PAGE_BYTES => *page = Some(from.into()),
+                    page => {
+                        let page = page.insert(vec![0; PAGE_BYTES].into());
+                        page[part].copy_from_slice(from);
+                    }
+                }
             });
             offset += buffer.len() as u64;
         }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::buffer::Pool;
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_ns};
 use crate::random::SplitMix64;
 use crate::ring::{Alarm, Ring, RingConfig, RingError};
 use crate::timer::{Sleep, Timers};
@@ -225,6 +225,16 @@ impl World {
         match &self.0.time {
             Time::Real { start_ns } => monotonic_ns() - start_ns,
             Time::Virtual { now_ns, .. } => now_ns.get(),
+        }
+    }
+
+    /// Nanoseconds of processor time that this world's thread has had. In virtual time computing
+    /// takes none.
+    #[must_use]
+    pub fn processor_ns(&self) -> u64 {
+        match &self.0.time {
+            Time::Real { .. } => thread_ns(),
+            Time::Virtual { .. } => 0,
         }
     }
 

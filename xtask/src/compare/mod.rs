@@ -33,7 +33,7 @@ pub enum Name {
     Nbd,
     /// What the engine adds to a read of a memory drive
     Overhead,
-    /// Resync and rebuild beside simply reading the same memory drives
+    /// Resync, rebuild and check beside simply reading the same memory drives
     Passes,
 }
 
@@ -66,8 +66,8 @@ fn heading(name: Name) -> &'static str {
             "4 KiB reads through an array beside the bare drive (goal: under 1000 ns)"
         }
         Name::Passes => {
-            "background passes over memory drives beside reading them on one core (goal: at least \
-             0.80 of its rate)"
+            "background passes over memory drives on one core (goal: at least 0.80 of reading them, \
+             or limited by the processor and at least 0.50 of the parity kernel)"
         }
     }
 }
@@ -116,16 +116,16 @@ fn passes() -> Result<()> {
     for line in output(&mut command)?.lines() {
         let figures: serde_json::Value = serde_json::from_str(line).context("a line of figures")?;
         let rate = |name: &str| figures[name].as_f64().context("a rate");
-        let (pass, read) = (rate("member_bytes_per_second")?, rate("read_bytes_per_second")?);
-        let (case, limiter) = (figures["case"].as_str(), figures["limiter"].as_str());
+        let pass = rate("member_bytes_per_second")?;
+        let of_reading = pass / rate("read_bytes_per_second")?;
+        let of_kernel = pass / rate("kernel_bytes_per_second")?;
+        let limiter = figures["limiter"].as_str().unwrap_or("?");
         println!(
-            "{:<14} {:>6.0} MiB/s of each member, reading {:>6.0}, {:4.2} times, limited by {}  {}",
-            case.unwrap_or("?"),
+            "{:<14} {:>6.0} MiB/s of each member, {of_reading:4.2} of reading, {of_kernel:4.2} of \
+             the parity kernel, limited by {limiter}  {}",
+            figures["case"].as_str().unwrap_or("?"),
             pass / 1_048_576.0,
-            read / 1_048_576.0,
-            pass / read,
-            limiter.unwrap_or("?"),
-            verdict(pass / read >= 0.8)
+            verdict(of_reading >= 0.8 || limiter == "processor" && of_kernel >= 0.5)
         );
     }
     Ok(())
