@@ -166,6 +166,7 @@ impl Bed {
             spares: Vec::new(),
             size_bytes: kind.redundant().then_some(USED_BYTES),
             consistency: kind.policy.consistency(journal.is_some().then(|| plugged(&plugs[count]))),
+            checksums: false,
             assume_clean: !foreign,
             uuid: *b"simulated array.",
             now_seconds: NOW_SECONDS,

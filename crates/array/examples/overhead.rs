@@ -38,6 +38,7 @@ fn array(world: &World, level: Level, members: usize) -> Rc<dyn Drive> {
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: true,
         uuid: [7; 16],
         now_seconds: 0,

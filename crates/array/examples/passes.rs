@@ -34,6 +34,7 @@ fn create(world: &World, level: Level, drives: &[Rc<dyn Drive>], clean: bool) ->
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: clean,
         uuid: [7; 16],
         now_seconds: 0,

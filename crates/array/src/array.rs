@@ -15,6 +15,7 @@ use crate::copies;
 use crate::core::Core;
 use crate::due;
 use crate::job::Jobs;
+use crate::learn;
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::mismatch::{self, Candidate, Mismatch};
@@ -75,6 +76,7 @@ impl Array {
     pub async fn background_done(&self) {
         self.0.jobs.busy.drained().await;
         self.0.mending.drained().await;
+        self.0.checksums.learning.drained().await;
     }
 
     /// Stops background work at its next window and keeps it from starting by itself; what is done
@@ -89,6 +91,7 @@ impl Array {
     pub fn resume_jobs(&self) {
         self.0.jobs.held.set(false);
         due::wake(&self.0);
+        learn::start(&self.0);
     }
 
     /// What background work may take from clients from now on.
@@ -188,8 +191,7 @@ impl Array {
     /// before an earlier flush is safe, what came after may not be.
     pub async fn stop(&self) -> Result<(), DriveError> {
         self.0.stopping.set(true);
-        self.0.jobs.busy.drained().await;
-        self.0.mending.drained().await;
+        self.background_done().await;
         self.0.writes_in_flight.drained().await;
         if !self.0.metadata.writable() {
             return Ok(());
@@ -197,6 +199,7 @@ impl Array {
         if !mutant::planted(Mutant::StopWithoutFlush) {
             self.flush().await?;
         }
+        self.0.settle_sums().await?;
         if let Some(bitmap) = &self.0.bitmap {
             bitmap.finish(&self.0).await?;
         }
@@ -204,7 +207,10 @@ impl Array {
             // The next start has little to replay then.
             journal.reclaim(&self.0).await?;
         }
-        let ended = self.0.metadata.mark_clean(&self.0).await;
+        let mut ended = self.0.metadata.mark_clean(&self.0).await;
+        if ended.is_ok() {
+            ended = self.0.persist_sums().await;
+        }
         self.0.metadata.seal();
         ended
     }
@@ -292,7 +298,7 @@ impl Array {
                     if mutant::planted(Mutant::CleanWithoutFlush) {
                         break;
                     }
-                    if array.flush().await.is_err() {
+                    if array.flush().await.is_err() || core.settle_sums().await.is_err() {
                         // Nothing can be called clean; the next write starts another wait.
                         core.cleaner.set(false);
                         return;

@@ -19,6 +19,7 @@ use world::{Gate, World};
 use crate::array::Array;
 use crate::bad_blocks::BadBlocks;
 use crate::bitmap::{Bitmap, BitmapTrouble, Source};
+use crate::checksums;
 use crate::core::Core;
 use crate::examine::{Scan, level_of};
 use crate::job::Jobs;
@@ -160,6 +161,7 @@ impl Scan {
             replay::overlay(&mut members);
         }
         let scrub = self.scrub_post(world, assembly, view.set_uuid, mode).await;
+        let checksums = checksums::attach(world, self, assembly, &mut members, mode).await;
         let facts = facts_of(view, &geometry, &members, mode.read_only);
         let degraded = !assembly.is_whole();
         let known = redundant && !mutant::planted(Mutant::ResyncNever);
@@ -187,6 +189,7 @@ impl Scan {
             slots: slots.collect(),
             metadata,
             bitmap,
+            checksums,
             geometry,
             locks: RangeLocks::default(),
             gather: Gather::default(),
@@ -301,7 +304,12 @@ impl Scan {
             if mode.read_only || core.slots[slot].replacement().is_some() {
                 continue;
             }
-            let (member, _, log) = self.member(world, assembly, candidate, mode).await?;
+            let (mut member, _, log) = self.member(world, assembly, candidate, mode).await?;
+            if core.checksums.kept()
+                && let Some(superblock) = &self.superblocks[candidate]
+            {
+                checksums::attach_replacement(core, &mut member, superblock, mode).await;
+            }
             let upto_bytes = match log {
                 Ok(()) => {
                     let upto_bytes = to_bytes.unwrap_or_else(|| core.geometry.used_bytes(slot));
@@ -395,7 +403,7 @@ impl Scan {
             Err(error) => (BadBlocks::none(found.view.bad_blocks), Err(error)),
         };
         let write_mostly = found.view.devflags.contains(DevFlags::WRITE_MOSTLY);
-        Ok((Member { drive, data_offset, bad, write_mostly }, state, log))
+        Ok((Member { drive, data_offset, bad, write_mostly, sums: None }, state, log))
     }
 
     /// The set's bitmap, from the members that have all of it. A set that is only read does without

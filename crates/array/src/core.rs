@@ -10,6 +10,7 @@ use geometry::Geometry;
 use world::{Gate, World, join_all};
 
 use crate::bitmap::Bitmap;
+use crate::checksums::Checksums;
 use crate::deadline::Alarms;
 use crate::due;
 use crate::job::Jobs;
@@ -53,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) synced_durably_to: Cell<u64>,
     /// Stripes (or runs of copies) a resync had to leave as they are: nothing was left to compare.
     pub(crate) unsynced: Unsynced,
+    /// What the members keep checksums of.
+    pub(crate) checksums: Checksums,
     /// Background work.
     pub(crate) jobs: Jobs,
     /// Spares of all arrays, where there are such.
@@ -85,6 +88,14 @@ impl Core {
         let (first, last) = (array.start, array.end.max(1) - 1);
         let stripe = |offset| parity.stripe_of(offset).0;
         stripe(first) * parity.chunk_bytes()..(stripe(last) + 1) * parity.chunk_bytes()
+    }
+
+    /// What there is to make agree: bytes of each member's data area, for copies of the array.
+    pub(crate) fn sync_bytes(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity.stripes() * parity.chunk_bytes(),
+            geometry => geometry.array_bytes(),
+        }
     }
 
     /// Whether the level keeps anything twice, or as parity.

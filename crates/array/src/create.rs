@@ -9,11 +9,13 @@ use format::md::{
     CreateRequest, DevFlags, Level, NewMember, Superblock, Timestamp, Uuid, Version,
     initial_writes, plan_create,
 };
+use format::own::SumsArea;
 use geometry::{GeometryError, Shape, default_layout};
 use world::{SplitMix64, World, WriteBufs, join_all};
 
 use crate::array::Array;
 use crate::assemble::{AssembleError, OpenMode};
+use crate::checksums::first_header;
 use crate::consistency::Consistency;
 use crate::examine::Scan;
 
@@ -40,6 +42,8 @@ pub struct NewArray {
     pub consistency: Consistency,
     /// The drives are known to agree already (all zero, say): no resync.
     pub assume_clean: bool,
+    /// Keep checksums of the data on the members.
+    pub checksums: bool,
     /// The array's identity; the members' are derived from it.
     pub uuid: [u8; 16],
     /// Seconds since 1970.
@@ -120,7 +124,7 @@ impl NewArray {
             spares,
             size_bytes: self.size_bytes,
             consistency,
-            checksums: false,
+            checksums: self.checksums,
             assume_clean: self.assume_clean,
             created: Timestamp::new(self.now_seconds, 0),
         };
@@ -161,7 +165,14 @@ impl NewArray {
         let members = self.slots.iter().flatten().chain(&self.spares).chain(journal);
         let drives: Vec<Rc<dyn Drive>> = members.cloned().collect();
         let writes = drives.iter().zip(&plan.superblocks).map(|(drive, superblock)| async move {
-            for (offset, bytes) in initial_writes(superblock) {
+            let mut initial = initial_writes(superblock);
+            if self.checksums {
+                // A journal has no data.
+                let area = SumsArea::of(superblock, superblock.size_sectors * 512);
+                let header = area.map(|area| first_header(superblock, area, self.now_seconds));
+                initial.splice(0..0, header);
+            }
+            for (offset, bytes) in initial {
                 // The superblock comes last: the set does not exist before its areas do.
                 drive.flush().await?;
                 let buffer = world.pool().copy_of(&bytes);

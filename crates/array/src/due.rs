@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::core::Core;
 use crate::job;
 use crate::job_status::{JobEnd, JobKind};
+use crate::learn;
 use crate::members;
 use crate::rebuild::Fill;
 use crate::resync::Resync;
@@ -98,5 +99,6 @@ pub(crate) fn wake(core: &Rc<Core>) {
             owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && !engaged && !over);
         }
         owner.jobs.busy.leave();
+        learn::start(&owner);
     });
 }

@@ -16,6 +16,7 @@
 //! | `mend`, `bad_blocks`, `lost` | what could not be read is written anew, or listed as bad; what is lost |
 //! | `deadline` | members that take too long |
 //! | `policy` | what to expect of members |
+//! | `checked`, `checksums`, `learn` | checksums of the members' data: compared, kept, given |
 //! | `lock` | who may touch which stripes |
 //! | `intent`, `bitmap`, `bits` | the write-intent bitmap: what it says, and its place on the members |
 //! | `metadata`, `status` | the superblocks while it is open, and the one typed state |
@@ -39,6 +40,8 @@ mod bands;
 mod batch;
 mod bitmap;
 mod bits;
+mod checked;
+mod checksums;
 mod consistency;
 mod copies;
 mod core;
@@ -52,6 +55,7 @@ mod intent;
 mod job;
 mod job_status;
 mod journal;
+mod learn;
 mod lock;
 mod log;
 mod lost;
@@ -86,6 +90,7 @@ mod unsynced;
 pub use array::{Array, RawCopy};
 pub use assemble::{AssembleError, OpenMode};
 pub use bitmap::{BitmapStatus, BitmapTrouble};
+pub use checksums::ChecksumStatus;
 pub use consistency::Consistency;
 pub use create::{CHUNK_BYTES_DEFAULT, CreateError, CreatePlan, NewArray};
 pub use examine::{

@@ -12,6 +12,7 @@ use world::{SplitMix64, WriteBufs};
 
 use crate::array::Array;
 use crate::bad_blocks::BadBlocks;
+use crate::checksums;
 use crate::core::Core;
 use crate::due;
 use crate::job_status::JobEnd;
@@ -222,7 +223,7 @@ impl Array {
             }
         };
         if state.state() == SlotState::InSync && state.replacement().is_none() {
-            let member = member(drive, &superblock);
+            let member = member(core, drive, &superblock);
             state.set_replacement(Some(Replacement::new(member, 0)));
             core.metadata.seat_replacement(slot, Some(superblock));
         } else {
@@ -242,10 +243,12 @@ pub(crate) fn changeable(core: &Core) -> Result<(), MemberError> {
     if core.redundant() { Ok(()) } else { Err(MemberError::NoRedundancy) }
 }
 
-pub(crate) fn member(drive: Rc<dyn Drive>, superblock: &Superblock) -> Member {
+pub(crate) fn member(core: &Core, drive: Rc<dyn Drive>, superblock: &Superblock) -> Member {
     let data_offset = superblock.data_offset_sectors * SECTOR_BYTES;
     let bad = BadBlocks::none(MemberView::from(superblock).bad_blocks);
-    Member { drive, data_offset, bad, write_mostly: false }
+    let mut member = Member { drive, data_offset, bad, write_mostly: false, sums: None };
+    checksums::attach_new(core, &mut member, superblock);
+    member
 }
 
 /// Whether a spare of the array, or of the pool it shares, could take the slot.
@@ -288,7 +291,7 @@ pub(crate) async fn engage(core: &Rc<Core>, slot: usize) -> JobEnd {
         }
         (None, None) => return JobEnd::Stopped,
     };
-    core.slots[slot].put(Rc::new(member(spare.drive, &spare.superblock)), 0);
+    core.slots[slot].put(Rc::new(member(core, spare.drive, &spare.superblock)), 0);
     core.metadata.seat(slot, Some(spare.superblock));
     match core.commit().await {
         Ok(()) => JobEnd::Done,
@@ -308,7 +311,7 @@ fn new_superblock(core: &Core, drive: &Rc<dyn Drive>) -> Result<Superblock, Memb
         return Err(MemberError::LargeBlocks { drive: name(), block_bytes: facts.block_bytes });
     }
     let in_use =
-        core.slots.iter().filter_map(|slot| slot.member()).map(|member| member.drive.clone());
+        core.slots.iter().filter_map(|slot| slot.member()).map(|member| member.bare_drive());
     let mut in_use = in_use
         .chain(core.metadata.spares().borrow().iter().map(|s| s.drive.clone()).collect::<Vec<_>>());
     if in_use.any(|other| Rc::ptr_eq(&other, drive)) {

@@ -9,13 +9,14 @@ use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability, Io, Operation};
 use format::md::{ByteRange, Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
-use world::{Semaphore, WriteBufs};
+use format::own::checksums::SUPERBLOCK_MARK;
+use world::{Pool, Semaphore, WriteBufs};
 
 use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Member, Slot, SlotState};
 
 /// Events that make a member stale for certain: md, and whoever follows its rule, takes one that
 /// is a single event behind for current, since a sudden end can come between two superblocks.
@@ -297,7 +298,7 @@ impl Metadata {
                 ..superblock
             };
             let member = core.slots[slot].member().filter(|_| core.slots[slot].writable())?;
-            Some((slot, store(core, member.drive.as_ref(), &caught_up)))
+            Some((slot, self.store(core, &member, caught_up)))
         });
         let failed = core.settle(Operation::Write, writes.collect()).await;
         if failed.is_empty() {
@@ -331,7 +332,7 @@ impl Metadata {
                 return None;
             }
             let member = core.slots[slot].member()?;
-            Some((slot, store(core, member.drive.as_ref(), &superblock)))
+            Some((slot, self.store(core, &member, superblock)))
         });
         let failed = core.settle(Operation::Write, writes.collect()).await;
         self.write_others(core).await;
@@ -355,7 +356,7 @@ impl Metadata {
             else {
                 continue;
             };
-            let write = store(core, replacement.member.drive.as_ref(), &superblock);
+            let write = self.store(core, &replacement.member, superblock);
             replacement.note(core.settle_other(&replacement.member, write).await);
         }
         let roles = self.roles(core);
@@ -408,6 +409,24 @@ impl Metadata {
         Some(ByteRange { start, length: u64::from(sectors) * SECTOR_BYTES })
     }
 
+    /// Writes a member's superblock, and before it the header that its checksums hang by.
+    fn store(
+        &self,
+        core: &Core,
+        member: &Member,
+        superblock: Superblock,
+    ) -> Io<Result<(), DriveError>> {
+        let Some(sums) = member.sums.clone() else {
+            return store(core, member.drive.as_ref(), &superblock);
+        };
+        let (pool, drive) = (core.world.pool().clone(), Rc::clone(&member.drive));
+        let dirty = self.dirty.get();
+        Io::later(async move {
+            sums.bind(&superblock, dirty).await?;
+            write(&pool, drive.as_ref(), &superblock).await
+        })
+    }
+
     /// Brings every slot's superblock up to the present state.
     fn refresh(&self, core: &Core) {
         let roles = self.roles(core);
@@ -420,8 +439,11 @@ impl Metadata {
             if recovering && core.slots[slot].came_back() {
                 superblock.features = superblock.features.with(Features::RECOVERY_BITMAP);
             }
-            let lists = core.slots[slot].member().is_some_and(|member| member.bad.logged());
-            set_lists(superblock, lists);
+            let member = core.slots[slot].member();
+            if !recovering && member.as_ref().is_some_and(|member| member.sums.is_some()) {
+                superblock.recovery_offset_or_journal_tail = SUPERBLOCK_MARK;
+            }
+            set_lists(superblock, member.is_some_and(|member| member.bad.logged()));
             superblock.features = superblock.features.without(Features::REPLACEMENT);
         }
         let mut replacements = self.replacements.borrow_mut();
@@ -520,8 +542,11 @@ pub(crate) fn store(
     drive: &dyn Drive,
     superblock: &Superblock,
 ) -> Io<Result<(), DriveError>> {
-    let bytes = superblock.build();
-    let buffer = core.world.pool().copy_of(&bytes);
+    write(core.world.pool(), drive, superblock)
+}
+
+fn write(pool: &Pool, drive: &dyn Drive, superblock: &Superblock) -> Io<Result<(), DriveError>> {
+    let buffer = pool.copy_of(&superblock.build());
     let place = superblock.place.offset_bytes;
     let cached = mutant::planted(Mutant::CommitCached);
     let durability = if cached { Durability::Cached } else { Durability::Durable };

@@ -7,6 +7,7 @@ use drive::{Drive, DriveError, Durability, ErrorKind, Io, Operation, ReadDone, Z
 use world::{ReadBufs, WriteBufs};
 
 use crate::bad_blocks::BadBlocks;
+use crate::checked::MemberSums;
 use crate::deadline::Lateness;
 use crate::mend::ErrorBudget;
 use crate::mutant::{self, Mutant};
@@ -37,6 +38,15 @@ pub(crate) struct Member {
     pub(crate) bad: BadBlocks,
     /// Read only when nobody else has the data.
     pub(crate) write_mostly: bool,
+    /// The checksums of its data; `drive` then compares what it reads with them.
+    pub(crate) sums: Option<Rc<MemberSums>>,
+}
+
+impl Member {
+    /// The drive as it was given, with nothing before it that compares.
+    pub(crate) fn bare_drive(&self) -> Rc<dyn Drive> {
+        Rc::clone(self.sums.as_ref().map_or(&self.drive, |sums| sums.drive()))
+    }
 }
 
 /// A drive that is to take over from the member of a slot, which goes on serving: it gets every

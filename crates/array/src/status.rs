@@ -3,6 +3,7 @@
 use drive::DriveError;
 
 use crate::bitmap::BitmapStatus;
+use crate::checksums::ChecksumStatus;
 use crate::core::Core;
 use crate::job_status::{JobEnd, JobKind, JobStatus};
 use crate::lost;
@@ -128,6 +129,8 @@ pub struct SlotStatus {
     pub bad_bytes: u64,
     /// Reads it could not answer since the array was opened.
     pub read_errors: u64,
+    /// Blocks of 4 KiB that were not what their checksums say, since the array was opened.
+    pub wrong_blocks: u64,
 }
 
 /// An array as it stands.
@@ -153,6 +156,8 @@ pub struct Status {
     pub unsynced_stripes: u64,
     /// Its write-intent bitmap, where it keeps one.
     pub bitmap: Option<BitmapStatus>,
+    /// What the checksums of its data are worth; `None` where it keeps none.
+    pub checksums: Option<ChecksumStatus>,
     /// Its slots, in order.
     pub slots: Vec<SlotStatus>,
     /// Spares at hand.
@@ -201,6 +206,10 @@ impl Status {
             late: slot.lateness.late(),
             bad_bytes: bad(slot),
             read_errors,
+            wrong_blocks: slot
+                .member()
+                .and_then(|member| Some(member.sums.as_ref()?.wrong_blocks()))
+                .unwrap_or(0),
         });
         Status {
             name: core.facts.name.to_string(),
@@ -212,6 +221,7 @@ impl Status {
             synced_to_bytes: (synced_to != u64::MAX).then_some(synced_to),
             unsynced_stripes: core.unsynced.count(),
             bitmap: core.bitmap.as_ref().map(|bitmap| bitmap.status()),
+            checksums: core.checksum_status(),
             slots: slots.collect(),
             spares: core.metadata.spare_count(),
             job,

@@ -33,6 +33,7 @@ async fn create(
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean,
         uuid: *b"0123456789abcdef",
         now_seconds: MODE.now_seconds,

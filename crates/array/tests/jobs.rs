@@ -34,6 +34,7 @@ async fn create(world: &World, level: Level, drives: &[Rc<dyn Drive>], clean: bo
         slots: drives.iter().cloned().map(Some).collect(),
         spares: Vec::new(),
         size_bytes: None,
+        checksums: false,
         assume_clean: clean,
         consistency: array::Consistency::Resync,
         uuid: *b"0123456789abcdef",

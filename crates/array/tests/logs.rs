@@ -39,6 +39,7 @@ async fn create(
         spares: Vec::new(),
         size_bytes: Some(USED_BYTES),
         consistency,
+        checksums: false,
         assume_clean: true,
         uuid: *b"logged arrays do",
         now_seconds: 1_700_000_000,

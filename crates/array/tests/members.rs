@@ -35,6 +35,7 @@ async fn create(
         slots: members.iter().cloned().map(Some).collect(),
         spares: spares.to_vec(),
         size_bytes: None,
+        checksums: false,
         assume_clean: clean,
         consistency: Consistency::Resync,
         uuid: *b"0123456789abcdef",

@@ -50,6 +50,7 @@ impl Rack {
             spares: Vec::new(),
             size_bytes: None,
             consistency: Consistency::Bitmap,
+            checksums: false,
             assume_clean: true,
             uuid: *b"0123456789abcdef",
             now_seconds: MODE.now_seconds,

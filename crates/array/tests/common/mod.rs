@@ -151,6 +151,7 @@ pub async fn create_with(
         spares: Vec::new(),
         size_bytes: None,
         consistency,
+        checksums: false,
         assume_clean: clean,
         uuid: *b"0123456789abcdef",
         now_seconds: 1_700_000_000,

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
 mod bitmap;
+mod checksums;
 mod degraded;
 mod dirty;
 mod examine;

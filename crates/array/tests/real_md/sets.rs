@@ -72,6 +72,7 @@ pub fn request(shape: &Shape, name: &str, slots: Vec<Option<Rc<dyn Drive>>>) -> 
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: false,
         uuid,
         now_seconds: NOW_SECONDS,

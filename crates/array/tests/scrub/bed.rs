@@ -179,6 +179,7 @@ pub async fn create(world: &World, kind: Kind, drives: &[Rc<dyn Drive>], clean: 
         spares: Vec::new(),
         size_bytes: None,
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: clean,
         uuid: *b"0123456789abcdef",
         now_seconds: 1_700_000_000,

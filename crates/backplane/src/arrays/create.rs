@@ -57,6 +57,9 @@ pub struct Arguments {
     /// where more than 1G of each drive is used and the level has redundancy]
     #[arg(long)]
     consistency: Option<AskedConsistency>,
+    /// Keep a checksum of every 4 KiB: content that silently changes is found and mended
+    #[arg(long)]
+    checksums: bool,
     /// Parity or copies agree already: no resync
     #[arg(long)]
     assume_clean: bool,
@@ -180,6 +183,7 @@ impl Arguments {
             size_bytes: self.size,
             spans: self.spans,
             consistency: self.consistency.clone(),
+            checksums: self.checksums,
             assume_clean: self.assume_clean,
         }
     }

@@ -44,6 +44,8 @@ pub struct Request {
     pub spans: Option<usize>,
     /// Record of writes in flight; `None`: the level's default.
     pub consistency: Option<AskedConsistency>,
+    /// Keep checksums of the data.
+    pub checksums: bool,
     /// No resync.
     pub assume_clean: bool,
 }
@@ -196,6 +198,7 @@ impl Request {
             spares: members.spares.iter().map(bare).collect(),
             size_bytes: self.size_bytes,
             consistency: self.consistency(members),
+            checksums: self.checksums,
             assume_clean: self.assume_clean,
             uuid: random_uuid(),
             now_seconds: now_seconds(),
@@ -261,6 +264,7 @@ impl Request {
             size_bytes: None,
             spans: None,
             consistency: None,
+            checksums: false,
             assume_clean: self.assume_clean,
         };
         request.part(Level::Raid0, &self.name, &members)

@@ -196,6 +196,9 @@ pub fn words(state: &ArrayState) -> String {
     if let Some(spares) = state.spares.filter(|&spares| spares > 0) {
         rows.push(row(["spares", &spares.to_string()]));
     }
+    if let Some(words) = &state.checksums {
+        rows.push(row(["checksums", words]));
+    }
     for (word, job) in [("job", &state.job), ("last job", &state.last_job)] {
         if let Some(job) = job {
             rows.push(row([word, &job.words()]));

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use array::{Array, Health, SlotState, SlotStatus, Status};
+use array::{Array, ChecksumStatus, Health, SlotState, SlotStatus, Status};
 use drive::{BlockDevice, Drive, Roots, list_devices};
 use format::md::{ConsistencyPlace, MemberView, Resync};
 use geometry::{Geometry, layout_name};
@@ -61,6 +61,8 @@ pub struct ArrayState {
     /// finds it, and nobody can know who is wrong); or mendable (by a repair). A read believes what
     /// it gets.
     pub silent_changes: String,
+    /// What the checksums of its data are worth, in words; `None` where it keeps none.
+    pub checksums: Option<String>,
     /// `None` where the array can't be opened.
     pub bad_bytes: Option<u64>,
     pub member_of_another: bool,
@@ -192,6 +194,7 @@ impl ArrayState {
             events: status.events,
             redundancy_agrees: state.redundancy_agrees.map(|_| agrees),
             redundancy_agrees_to_bytes: status.synced_to_bytes,
+            checksums: status.checksums.map(checksum_words),
             job: status.job.as_ref().map(Job::from),
             last_job: status.last_job.as_ref().map(Job::from),
             ..state
@@ -250,6 +253,7 @@ impl ArrayState {
                 _ => None,
             },
             silent_changes: silent_changes(found).to_owned(),
+            checksums: array.and_then(|array| array.status().checksums).map(checksum_words),
             bad_bytes,
             member_of_another: found.is_inner(),
             members,
@@ -309,6 +313,21 @@ fn missing(status: &Status) -> Vec<u16> {
     let slots = status.slots.iter().enumerate();
     let empty = slots.filter(|(_, slot)| slot.state == SlotState::Missing);
     empty.map(|(slot, _)| slot as u16).collect()
+}
+
+/// What checksums are worth, in words.
+fn checksum_words(status: ChecksumStatus) -> String {
+    match status {
+        ChecksumStatus::Valid => "valid".to_owned(),
+        ChecksumStatus::Rebuilding { done_bytes, total_bytes } => {
+            let percent = done_bytes.saturating_mul(100) / total_bytes.max(1);
+            format!("rebuilding, {percent} % done")
+        }
+        ChecksumStatus::Incomplete { .. } => "incomplete: some blocks have none".to_owned(),
+        ChecksumStatus::NotBelieved => {
+            "not believed: written without them, not shut down, or in use now".to_owned()
+        }
+    }
 }
 
 /// What a slot's member is good for, in words.

@@ -36,7 +36,8 @@
 //! It is written before the superblock it belongs to, and a write to the data waits until a header
 //! without the flag is durable. The event count alone would not show that md was here: md takes an
 //! event back when a set that it has dirtied becomes clean again. The checksum of the superblock
-//! does, since md renews the time in it and clears the padding, which carries [`SUPERBLOCK_MARK`].
+//! does, since md renews the time in it and clears the recovery offset, which carries
+//! [`SUPERBLOCK_MARK`] where it is not in use.
 
 use crate::bytes::{array, put, u32_le, u64_le};
 use crate::checksum::crc32c;
@@ -54,8 +55,10 @@ pub const PAGE_BYTES: usize = 4096;
 /// "No checksum is known."
 pub const NO_SUM: u32 = 0;
 
-/// What the superblock's padding starts with while the set has checksums; md clears it.
-pub const SUPERBLOCK_MARK: [u8; 8] = *b"BPLNsums";
+/// The recovery offset in the superblock of a member that has checksums and is not recovering: md
+/// does not look at it without its feature bit, and clears it with every superblock it writes. (It
+/// refuses members with anything in their padding.)
+pub const SUPERBLOCK_MARK: u64 = u64::from_le_bytes(*b"BPLNsums");
 
 const HEADER_MAGIC: [u8; 8] = *b"BPLNsums";
 const PAGE_MAGIC: [u8; 4] = *b"BPsm";

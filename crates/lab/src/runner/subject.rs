@@ -151,6 +151,7 @@ async fn create(
         size_bytes: None,
         // A resync would be measured too; the run fills what it reads.
         consistency: Consistency::Resync,
+        checksums: false,
         assume_clean: true,
         uuid,
         now_seconds: birth.now_unix_s,

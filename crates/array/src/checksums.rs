@@ -1,0 +1,240 @@
+//! Checksums of the array as a whole: found and put to use when it is opened, settled with it, and
+//! what they are worth.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use drive::{Drive, DriveError};
+use format::md::{Assembly, ConsistencyPlace, SECTOR_BYTES, Superblock};
+use format::own::SumsArea;
+use format::own::checksums::{Bond, Header, PAGE_BYTES, Standing};
+use world::{Gate, Pool, World, join_all};
+
+use crate::assemble::OpenMode;
+use crate::checked::{Checked, MemberSums, Start, owner};
+use crate::core::Core;
+use crate::examine::{Scan, read_bytes};
+use crate::slot::{Member, Slot, SlotState};
+
+/// What the checksums of an array's data are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChecksumStatus {
+    /// Every block on every member has one.
+    Valid,
+    /// They are being made; what has one already is compared.
+    Rebuilding {
+        /// Bytes done, of each member (copies: of the array).
+        done_bytes: u64,
+        /// Of how many.
+        total_bytes: u64,
+    },
+    /// Some blocks have none: where redundancy does not agree, or a write failed.
+    Incomplete {
+        /// Blocks of 4 KiB that the last pass left without.
+        blocks: u64,
+    },
+    /// They can't be believed, and nothing may be written to change that.
+    NotBelieved,
+}
+
+/// What an open array knows of its checksums.
+#[derive(Default)]
+pub(crate) struct Checksums {
+    /// The set keeps checksums.
+    kept: bool,
+    /// Counts what may have left something to give a checksum to.
+    pub(crate) asked: Cell<u64>,
+    /// A pass that gives what has none one is waiting or under way.
+    pub(crate) learning: Gate,
+    /// How far it came.
+    pub(crate) learnt_to: Cell<u64>,
+    /// Blocks the last pass left without.
+    pub(crate) unlearnt_blocks: Cell<u64>,
+}
+
+impl Checksums {
+    /// Whether the set keeps checksums.
+    pub(crate) fn kept(&self) -> bool {
+        self.kept
+    }
+}
+
+/// What the headers on a member say.
+async fn standing(
+    pool: &Pool,
+    drive: &dyn Drive,
+    superblock: &Superblock,
+    area: SumsArea,
+) -> Standing {
+    let slot = async |slot| {
+        let bytes = read_bytes(pool, drive, area.header_offset(slot), PAGE_BYTES).await.ok()?;
+        Header::parse(&bytes).ok()
+    };
+    let slots = [slot(0).await, slot(1).await];
+    let standing = Standing::judge(slots, &owner(superblock), Bond::to(superblock));
+    match standing {
+        // Somebody has changed the set's shape since.
+        Standing::Valid(header) | Standing::Unsettled(header)
+            if header.data_offset_bytes != area.data_offset_bytes
+                || header.covered_bytes != area.covered_bytes =>
+        {
+            Standing::Stale(header)
+        }
+        standing => standing,
+    }
+}
+
+/// Puts members that keep checksums, or should, behind a drive that compares. Writes nothing.
+pub(crate) async fn attach(
+    world: &World,
+    scan: &Scan,
+    assembly: &Assembly,
+    members: &mut [Option<(Member, SlotState)>],
+    mode: OpenMode,
+) -> Checksums {
+    let view = &scan.candidates[assembly.reference].view;
+    if matches!(view.consistency, ConsistencyPlace::Ppl { .. } | ConsistencyPlace::Journal) {
+        // A log is replayed onto the members below the checksums; such a set keeps none.
+        return Checksums::default();
+    }
+    let used_bytes = view.used_bytes;
+    let mut found = Vec::new();
+    for (slot, member) in members.iter().enumerate() {
+        let Some((member, _)) = member else { continue };
+        let superblock = assembly.slots[slot].and_then(|at| scan.superblocks[at].as_ref());
+        let Some(superblock) = superblock else { continue };
+        let Some(area) = SumsArea::of(superblock, used_bytes) else { continue };
+        let standing = standing(world.pool(), member.drive.as_ref(), superblock, area).await;
+        found.push((slot, superblock, area, standing));
+    }
+    let kept = found.iter().any(|(.., standing)| *standing != Standing::Absent);
+    for (slot, superblock, area, standing) in found.into_iter().filter(|_| kept) {
+        let start = Start::decide(&standing, mode.read_only, mode.now_seconds);
+        let Some((member, _)) = &mut members[slot] else { continue };
+        let Some(start) = start else { continue };
+        put_behind(world, member, superblock, area, start);
+    }
+    Checksums { kept, ..Checksums::default() }
+}
+
+fn put_behind(
+    world: &World,
+    member: &mut Member,
+    superblock: &Superblock,
+    area: SumsArea,
+    start: Start,
+) {
+    let sums = MemberSums::new(world, Rc::clone(&member.drive), superblock, area, start);
+    let sums = Rc::new(sums);
+    member.drive = Rc::new(Checked(Rc::clone(&sums)));
+    member.sums = Some(sums);
+}
+
+/// As [`attach`], for a drive that is to replace a member of a set that keeps checksums.
+pub(crate) async fn attach_replacement(
+    core: &Core,
+    member: &mut Member,
+    superblock: &Superblock,
+    mode: OpenMode,
+) {
+    let Some(area) = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES) else {
+        return;
+    };
+    let pool = core.world.pool();
+    let standing = standing(pool, member.drive.as_ref(), superblock, area).await;
+    if let Some(start) = Start::decide(&standing, mode.read_only, mode.now_seconds) {
+        put_behind(&core.world, member, superblock, area, start);
+    }
+}
+
+/// Puts a member that is new in the set behind a drive that compares, where the set keeps
+/// checksums: it has none yet, whatever lies in its area.
+pub(crate) fn attach_new(core: &Core, member: &mut Member, superblock: &Superblock) {
+    let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
+    let start = Start::decide(&Standing::Absent, false, core.metadata.now_seconds(core));
+    if let (true, Some(area), Some(start)) = (core.checksums.kept, area, start) {
+        put_behind(&core.world, member, superblock, area, start);
+    }
+}
+
+/// The first header of a new member, for its slot on the drive: it has no checksums yet.
+pub(crate) fn first_header(
+    superblock: &Superblock,
+    area: SumsArea,
+    now_seconds: u64,
+) -> (u64, Vec<u8>) {
+    let header = Header {
+        owner: owner(superblock),
+        sequence: 1,
+        epoch: now_seconds,
+        bond: Bond::to(superblock),
+        settled: true,
+        complete: false,
+        data_offset_bytes: area.data_offset_bytes,
+        covered_bytes: area.covered_bytes,
+    };
+    (area.header_offset(header.slot()), header.build())
+}
+
+impl Core {
+    /// The checksums of members that are in use, with their slots.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = (usize, Rc<MemberSums>)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let member = slot.member().filter(|_| slot.writable())?;
+            Some((index, member.sums.clone()?))
+        })
+    }
+
+    /// Whether nothing is left to give a checksum to.
+    pub(crate) fn sums_complete(&self) -> bool {
+        let complete = |slot: &Slot| {
+            let sums = slot.member().and_then(|member| member.sums.clone());
+            sums.is_some_and(|sums| sums.complete())
+        };
+        !self.checksums.kept || self.slots.iter().filter(|slot| slot.writable()).all(complete)
+    }
+
+    /// Makes the checksums durable, as far as no write is under way; for what is about to be
+    /// called clean.
+    ///
+    /// # Errors
+    /// As [`Core::fail_members`].
+    pub(crate) async fn settle_sums(&self) -> Result<(), DriveError> {
+        let settles = self.sums().map(|(slot, sums)| async move { (slot, sums.settle().await) });
+        self.fail_those(join_all(settles.collect::<Vec<_>>()).await).await
+    }
+
+    /// Settles, and says so on the members.
+    ///
+    /// # Errors
+    /// As [`Core::fail_members`].
+    pub(crate) async fn persist_sums(&self) -> Result<(), DriveError> {
+        let persists = self.sums().map(|(slot, sums)| async move { (slot, sums.persist().await) });
+        self.fail_those(join_all(persists.collect::<Vec<_>>()).await).await
+    }
+
+    async fn fail_those(
+        &self,
+        results: impl IntoIterator<Item = (usize, Result<(), DriveError>)>,
+    ) -> Result<(), DriveError> {
+        let failed = results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?)));
+        self.fail_members(failed.collect()).await
+    }
+
+    /// What the checksums are worth now.
+    pub(crate) fn checksum_status(&self) -> Option<ChecksumStatus> {
+        if !self.checksums.kept {
+            return None;
+        }
+        Some(if self.checksums.learning.inside() > 0 {
+            let (done_bytes, total_bytes) = (self.checksums.learnt_to.get(), self.sync_bytes());
+            ChecksumStatus::Rebuilding { done_bytes, total_bytes }
+        } else if self.sums().next().is_none() {
+            ChecksumStatus::NotBelieved
+        } else if self.sums_complete() {
+            ChecksumStatus::Valid
+        } else {
+            ChecksumStatus::Incomplete { blocks: self.checksums.unlearnt_blocks.get() }
+        })
+    }
+}
