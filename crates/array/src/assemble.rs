@@ -305,10 +305,8 @@ impl Scan {
                 continue;
             }
             let (mut member, _, log) = self.member(world, assembly, candidate, mode).await?;
-            if core.checksums.kept()
-                && let Some(superblock) = &self.superblocks[candidate]
-            {
-                checksums::attach_replacement(core, &mut member, superblock, mode).await;
+            if let Some(superblock) = &self.superblocks[candidate] {
+                checksums::attach_returning(core, &mut member, superblock).await;
             }
             let upto_bytes = match log {
                 Ok(()) => {
@@ -354,7 +352,8 @@ impl Scan {
                 continue;
             };
             // One whose bad-block log can't be relied on stays out.
-            if let (member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
+            if let (mut member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
+                checksums::attach_returning(core, &mut member, &superblock).await;
                 returning::take_back(core, slot, member, superblock);
             }
         }

@@ -52,13 +52,6 @@ pub(crate) struct Checksums {
     pub(crate) unlearnt_blocks: Cell<u64>,
 }
 
-impl Checksums {
-    /// Whether the set keeps checksums.
-    pub(crate) fn kept(&self) -> bool {
-        self.kept
-    }
-}
-
 /// What the headers on a member say.
 async fn standing(
     pool: &Pool,
@@ -130,19 +123,14 @@ fn put_behind(
     member.sums = Some(sums);
 }
 
-/// As [`attach`], for a drive that is to replace a member of a set that keeps checksums.
-pub(crate) async fn attach_replacement(
-    core: &Core,
-    member: &mut Member,
-    superblock: &Superblock,
-    mode: OpenMode,
-) {
-    let Some(area) = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES) else {
-        return;
-    };
+/// As [`attach`], for a drive that is to replace a member of a set that keeps checksums, or comes
+/// back to it: what its own headers say of `superblock`, the one that is on it, decides.
+pub(crate) async fn attach_returning(core: &Core, member: &mut Member, superblock: &Superblock) {
+    let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
+    let Some(area) = area.filter(|_| core.checksums.kept) else { return };
     let pool = core.world.pool();
     let standing = standing(pool, member.drive.as_ref(), superblock, area).await;
-    if let Some(start) = Start::decide(&standing, mode.read_only, mode.now_seconds) {
+    if let Some(start) = Start::decide(&standing, false, core.metadata.now_seconds(core)) {
         put_behind(&core.world, member, superblock, area, start);
     }
 }

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 
 use drive::{Drive, ErrorKind};
-use format::md::{MemberView, ReaddRefusal, Superblock, readd};
+use format::md::{MemberView, ReaddRefusal, SECTOR_BYTES, Superblock, readd};
 
 use crate::array::Array;
 use crate::assemble::bad_blocks;
+use crate::checksums;
 use crate::core::Core;
 use crate::due;
 use crate::examine::examine;
-use crate::members::{MemberError, changeable, error_of, member};
+use crate::members::{MemberError, changeable, error_of};
 use crate::slot::{Member, SlotState};
 
 /// A member that came back.
@@ -46,7 +47,9 @@ impl Array {
             .map_err(|reason| MemberError::NotReturning { drive: name, reason })?;
         let bad = bad_blocks(&core.world, drive.as_ref(), &view).await;
         let bad = bad.map_err(|_| error_of(&drive, ErrorKind::Media))?;
-        let member = Member { bad, ..member(drive, &superblock) };
+        let data_offset = superblock.data_offset_sectors * SECTOR_BYTES;
+        let mut member = Member { drive, data_offset, bad, write_mostly: false, sums: None };
+        checksums::attach_returning(core, &mut member, &superblock).await;
         take_back(core, slot, member, superblock);
         core.commit().await?;
         let (dirty_chunks, chunks) = core.bitmap.as_ref().map_or((0, 0), |bitmap| {

@@ -91,7 +91,7 @@ pub(crate) async fn write(
     durability: Durability,
 ) -> Result<(), DriveError> {
     let buffers = whole_blocks(core.world.pool(), buffers, core.facts.block_bytes as usize);
-    let write = Rc::new(cut(core, parity, offset, &buffers, durability));
+    let write = Rc::new(cut(parity, offset, &buffers, durability));
     core.gather.add(&write);
     let shared = mutant::planted(Mutant::StripeLockShared);
     let mode = if shared { Mode::Shared } else { Mode::Exclusive };
@@ -120,13 +120,7 @@ pub(crate) async fn write(
     result
 }
 
-fn cut(
-    core: &Core,
-    parity: &Parity,
-    offset: u64,
-    buffers: &[Buf],
-    durability: Durability,
-) -> StripeWrite {
+fn cut(parity: &Parity, offset: u64, buffers: &[Buf], durability: Durability) -> StripeWrite {
     let chunk = parity.chunk_bytes();
     let mut pieces = Vec::new();
     let mut at = offset;
@@ -136,7 +130,7 @@ fn cut(
         let (stripe, column, within) = parity.stripe_of(at);
         let bytes = (chunk - within).min(end - at);
         let mut start = within as usize;
-        for data in whole_blocks(core, cutter.take(bytes as usize)) {
+        for data in cutter.take(bytes as usize) {
             let len = data.len();
             pieces.push((stripe, Piece { column, start, data }));
             start += len;
@@ -146,23 +140,6 @@ fn cut(
     let first = pieces.first().map_or(0, |(stripe, _)| *stripe);
     let last = pieces.last().map_or(0, |(stripe, _)| *stripe);
     StripeWrite { stripes: first..last + 1, pieces, durability, result: OnceCell::new() }
-}
-
-/// Buffers that each hold whole blocks of the members: what is read and written for a part of a
-/// stripe follows their borders.
-fn whole_blocks(core: &Core, buffers: WriteBufs) -> WriteBufs {
-    let block = core.facts.block_bytes as usize;
-    if buffers.iter().all(|buffer| buffer.len().is_multiple_of(block)) {
-        return buffers;
-    }
-    let mut joined = core.world.pool().take(world::total_bytes(&buffers) as usize);
-    let mut rest = &mut joined[..];
-    for buffer in &buffers {
-        let (now, later) = rest.split_at_mut(buffer.len());
-        now.copy_from_slice(buffer);
-        rest = later;
-    }
-    WriteBufs::from_iter([joined.freeze()])
 }
 
 /// What a band's buffers are for.

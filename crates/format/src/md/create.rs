@@ -529,7 +529,7 @@ mod tests {
         );
         for consistency in [Consistency::Ppl, Consistency::Journal(drive(9, 16 << 20))] {
             assert_eq!(
-                error(&|r| (r.checksums, r.consistency) = (true, consistency.clone())),
+                error(&|r| (r.checksums, r.consistency) = (true, consistency)),
                 CreateError::ChecksumsWithLog
             );
         }
