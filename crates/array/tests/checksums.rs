@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends with the first surprise")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use std::rc::Rc;
@@ -70,6 +70,10 @@ impl Bench {
     }
 
     async fn create(&self, shape: Shape) -> Array {
+        self.create_with(shape, Consistency::Resync).await
+    }
+
+    async fn create_with(&self, shape: Shape, consistency: Consistency) -> Array {
         let request = NewArray {
             name: "sums".to_owned(),
             level: shape.level,
@@ -78,7 +82,7 @@ impl Bench {
             slots: self.drives.iter().cloned().map(Some).collect(),
             spares: Vec::new(),
             size_bytes: Some(USED_BYTES),
-            consistency: Consistency::Resync,
+            consistency,
             checksums: true,
             assume_clean: true,
             uuid: *b"0123456789abcdef",
@@ -362,6 +366,48 @@ fn members_that_come_later_are_compared_too() {
             twin.check_all().await;
         }
         array.stop().await.unwrap();
+    });
+}
+
+/// A member that left in order brings its checksums along, one that vanished in the middle of
+/// writes gets new ones; either is compared then, with what it missed filled in by the bitmap.
+#[test]
+fn a_member_that_comes_back_is_compared_too() {
+    each(async |bench, shape, random| {
+        for vanishes in [false, true] {
+            let array = bench.create_with(shape, Consistency::Bitmap).await;
+            let twin = twin(&bench.world, &array);
+            let bytes = twin.flat.borrow().len();
+            twin.write(0, &random_bytes(random, bytes), &[]).await;
+            let start = bench.data_offset().await;
+            // Bits are cleared and checksums settled, before it leaves and after.
+            bench.world.sleep(Duration::from_secs(30)).await;
+            if vanishes {
+                bench.controls[1].add(Fault::new(Effect::Fail(ErrorKind::Gone)));
+            } else {
+                array.fail_member(1).await.unwrap();
+            }
+            for _ in 0..20 {
+                let (offset, bytes) = range(random, array.facts().size_bytes);
+                twin.write(offset, &random_bytes(random, bytes as usize), &[]).await;
+            }
+            bench.controls[1].clear();
+            assert_eq!(array.status().slots[1].state, SlotState::Faulty, "{shape:?}");
+            assert_eq!(array.readd_member(Rc::clone(&bench.drives[1])).await.unwrap(), 1);
+            array.background_done().await;
+            let status = array.status();
+            assert_eq!(status.slots[1].state, SlotState::InSync, "{shape:?}");
+            assert_eq!(status.checksums, Some(ChecksumStatus::Valid), "{shape:?}: {vanishes}");
+            twin.check_all().await;
+            assert_eq!(wrong(&array), vec![0; shape.members], "{shape:?}: {vanishes}");
+            for row in 0..USED_BYTES / BLOCK {
+                bench.controls[1].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
+            }
+            bench.ask_all_copies(&twin).await;
+            array.background_done().await;
+            assert!(wrong(&array)[1] > 0, "{shape:?}: {vanishes}");
+            array.stop().await.unwrap();
+        }
     });
 }
 
