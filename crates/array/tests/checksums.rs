@@ -393,7 +393,7 @@ fn a_member_that_comes_back_is_compared_too() {
             }
             bench.controls[1].clear();
             assert_eq!(array.status().slots[1].state, SlotState::Faulty, "{shape:?}");
-            assert_eq!(array.readd_member(Rc::clone(&bench.drives[1])).await.unwrap(), 1);
+            assert_eq!(array.readd_member(Rc::clone(&bench.drives[1])).await.unwrap().slot, 1);
             array.background_done().await;
             let status = array.status();
             assert_eq!(status.slots[1].state, SlotState::InSync, "{shape:?}");
