@@ -24,13 +24,8 @@ fn shapes() -> [Shape; 4] {
     [PLAIN[6], RAID10[9], RAID5[4], RAID6[2]]
 }
 
-/// A new set with a small bitmap chunk, filled, in sync and stopped; all bits are clear.
-async fn create(world: &World, shape: Shape, name: &str, drives: &[Rc<dyn Drive>]) -> Set {
-    let mut random = SplitMix64::new(name.len() as u64);
-    let slots = drives.iter().cloned().map(Some).collect();
-    let plain = request(&shape, name, slots);
-    let request = NewArray { consistency: Consistency::Bitmap, ..plain };
-    request.create(world).await.unwrap().stop().await.unwrap();
+/// Gives the bitmaps of a stopped set chunks of [`BITMAP_CHUNK`], all of them dirty.
+pub async fn shorten_bitmap_chunks(world: &World, drives: &[Rc<dyn Drive>]) {
     let scan = Scan::of(world.pool(), drives.to_vec()).await;
     for candidate in &scan.candidates {
         let ConsistencyPlace::Bitmap { start } = candidate.view.consistency else { panic!() };
@@ -42,6 +37,16 @@ async fn create(world: &World, shape: Shape, name: &str, drives: &[Rc<dyn Drive>
         let buffers = WriteBufs::from_iter([world.pool().copy_of(&area)]);
         drive.write(start, buffers, Durability::Durable).await.unwrap();
     }
+}
+
+/// A new set with a small bitmap chunk, filled, in sync and stopped; all bits are clear.
+async fn create(world: &World, shape: Shape, name: &str, drives: &[Rc<dyn Drive>]) -> Set {
+    let mut random = SplitMix64::new(name.len() as u64);
+    let slots = drives.iter().cloned().map(Some).collect();
+    let plain = request(&shape, name, slots);
+    let request = NewArray { consistency: Consistency::Bitmap, ..plain };
+    request.create(world).await.unwrap().stop().await.unwrap();
+    shorten_bitmap_chunks(world, drives).await;
     let array = open(world, drives, READ_WRITE).await;
     let content = random_bytes(&mut random, array.facts().size_bytes as usize);
     fill(world, &array, &content).await;

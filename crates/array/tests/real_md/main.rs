@@ -11,12 +11,14 @@
 
 mod bitmap;
 mod checksums;
+mod cuts;
 mod degraded;
 mod dirty;
 mod examine;
 mod guest;
 mod logs;
 mod nested;
+mod rack;
 mod sets;
 mod shapes;
 
