@@ -166,12 +166,16 @@ impl Bed {
             spares: Vec::new(),
             size_bytes: kind.redundant().then_some(USED_BYTES),
             consistency: kind.policy.consistency(journal.is_some().then(|| plugged(&plugs[count]))),
-            checksums: false,
+            checksums: kind.checksums,
             assume_clean: !foreign,
             uuid: *b"simulated array.",
             now_seconds: NOW_SECONDS,
         };
         let array = request.create(world).await.map_err(|error| failed("create", error))?;
+        if kind.checksums && !foreign && random.chance(3, 4) {
+            // Until all has checksums.
+            array.background_done().await;
+        }
         // Before the first resync has begun, or never.
         let held = random.chance(1, 4);
         if held {
@@ -254,7 +258,9 @@ impl Bed {
 
     /// Whether this part of a member's data area can't be relied on.
     pub fn impaired(&self, slot: usize, offset: u64, bytes: u64) -> bool {
-        self.is_gone(slot) || self.member(slot).control.spoilt(self.data_offset + offset, bytes)
+        let member = self.member(slot);
+        let spoilt = member.control.spoilt(self.data_offset + offset, bytes);
+        self.is_gone(slot) || member.silent.get() || spoilt
     }
 
     pub fn in_hole(&self, row: u64) -> bool {
@@ -674,6 +680,7 @@ impl Bed {
             return Err(Trouble::Failed("the last flush failed".to_owned()));
         }
         self.refresh();
+        self.scour().await?;
         self.jobs_have_done()?;
         verify::redundancy_agrees(self, &array).await
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
-use drive::{ErrorKind, Operation};
+use drive::{Effect, ErrorKind, Operation};
 use world::{SplitMix64, World, join_all};
 
 use crate::bed::{Bed, Log, Meanwhile, Service, Trouble};
@@ -182,7 +182,8 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
     let may_lose = |slot: usize| running && !bed.is_gone(slot) && bed.may_lose(slot);
     let exchanges = running && bed.kind.redundant();
     match act {
-        Act::Cut if running => bed.power_cut(random).await?,
+        // After a cut checksums are not believed: what has changed silently would be.
+        Act::Cut if running && !bed.any_silent() => bed.power_cut(random).await?,
         Act::Stop if running => bed.stop().await?,
         Act::Fail(slot) if may_lose(slot) => bed.fail(slot).await?,
         Act::Vanish(slot) if may_lose(slot) => bed.spoil_member(slot, ErrorKind::Gone, None, false),
@@ -196,6 +197,15 @@ async fn happen(bed: &Bed, act: Act, random: &mut SplitMix64) -> Result<(), Trou
             bed.spoil_member(slot, ErrorKind::Media, Some(Operation::Flush), true);
         }
         Act::Latent { slot, sector, count } if may_lose(slot) => bed.latent(slot, sector, count),
+        Act::Rot { slot, sector, count } if may_lose(slot) && bed.notices() => {
+            bed.rot(slot, sector, count).await?;
+        }
+        Act::LosesWrite(slot) if may_lose(slot) && bed.notices() => {
+            bed.mishandles(slot, Effect::Lost);
+        }
+        Act::Misdirects(slot) if may_lose(slot) && bed.notices() => {
+            bed.mishandles(slot, Effect::Misdirect);
+        }
         Act::Slow(slot, by) => bed.slow(slot, by),
         // Where nobody can be spared, everything waits for it.
         Act::Hang(slot, time) if may_lose(slot) || running && !bed.kind.redundant() => {

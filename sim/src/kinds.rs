@@ -17,12 +17,15 @@ pub struct Kind {
     pub chunk_bytes: u32,
     /// The record of writes in flight.
     pub policy: Policy,
+    /// It keeps checksums of its data.
+    pub checksums: bool,
 }
 
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Kind { level, layout, members, chunk_bytes, policy } = self;
-        write!(f, "{level} of {members}, layout {layout:#x}, chunk {chunk_bytes}, {policy:?}")
+        let Kind { level, layout, members, chunk_bytes, policy, checksums } = self;
+        write!(f, "{level} of {members}, layout {layout:#x}, chunk {chunk_bytes}, {policy:?}")?;
+        f.write_str(if *checksums { ", checksums" } else { "" })
     }
 }
 
@@ -31,15 +34,19 @@ const fn kind(level: Level, layout: u32, members: usize, chunk_bytes: u32) -> Ki
         Level::Linear | Level::Raid0 => Policy::None,
         _ => Policy::Resync,
     };
-    Kind { level, layout, members, chunk_bytes, policy }
+    Kind { level, layout, members, chunk_bytes, policy, checksums: false }
 }
 
 const fn with(policy: Policy, kind: Kind) -> Kind {
     Kind { policy, ..kind }
 }
 
+const fn checked(kind: Kind) -> Kind {
+    Kind { checksums: true, ..kind }
+}
+
 /// All of them. Small chunks, so that a history meets many stripes and many borders.
-pub const KINDS: [Kind; 38] = [
+pub const KINDS: [Kind; 46] = [
     kind(Level::Raid0, 2, 3, 4096),
     kind(Level::Linear, 0, 2, 0),
     kind(Level::Raid1, 0, 2, 0),
@@ -81,12 +88,20 @@ pub const KINDS: [Kind; 38] = [
     with(Policy::Journal, kind(Level::Raid5, 2, 4, 8192)),
     with(Policy::Journal, kind(Level::Raid4, 0, 3, 4096)),
     with(Policy::Journal, kind(Level::Raid6, 2, 5, 4096)),
+    checked(kind(Level::Raid1, 0, 2, 0)),
+    checked(kind(Level::Raid1, 0, 3, 0)),
+    checked(kind(Level::Raid10, 0x201, 4, 4096)),
+    checked(kind(Level::Raid5, 2, 4, 8192)),
+    checked(kind(Level::Raid6, 2, 5, 4096)),
+    checked(with(Policy::Bitmap, kind(Level::Raid10, 0x102, 3, 4096))),
+    checked(with(Policy::Bitmap, kind(Level::Raid5, 2, 4, 4096))),
+    checked(with(Policy::Bitmap, kind(Level::Raid6, 8, 5, 8192))),
 ];
 
 impl Kind {
     /// Sectors of its block: what clients write begins and ends on one.
     pub fn block_sectors(&self) -> u64 {
-        if self.policy == Policy::Journal { 8 } else { 1 }
+        if self.policy == Policy::Journal || self.checksums { 8 } else { 1 }
     }
 
     /// Whether there is anything to lose a member of.

@@ -8,6 +8,7 @@
 //! | `history` | playing it |
 //! | `bed`, `plug` | the drives with their faults, and the array on them |
 //! | `members` | what happens to members, by fate and by the administrator |
+//! | `silent` | what drives do wrong without an error |
 //! | `model` | what may be read |
 //! | `verify` | whether redundancy agrees |
 //! | `shrink` | a failing history made short |
@@ -26,6 +27,7 @@ mod plan;
 mod plug;
 mod promise;
 mod shrink;
+mod silent;
 mod verify;
 
 use std::collections::BTreeSet;

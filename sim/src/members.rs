@@ -29,6 +29,8 @@ pub struct Member {
     pub faults: Rc<RefCell<Vec<(FaultId, bool)>>>,
     /// It had a fault that loses it, and the array has not been assembled without one since.
     pub faulty: Cell<bool>,
+    /// It may hold something else than what it was given, and nothing has compared all of it since.
+    pub silent: Cell<bool>,
 }
 
 /// A slot of the array.
@@ -55,7 +57,7 @@ impl Member {
         let control = faulty.control();
         let drive = Rc::new(faulty);
         let (faulty, faults) = (Cell::new(false), Rc::default());
-        Member { drive, beneath, control, faults, faulty }
+        Member { drive, beneath, control, faults, faulty, silent: Cell::new(false) }
     }
 }
 

@@ -66,6 +66,8 @@ struct Sector {
     under_way: u32,
     first_under_way: u32,
     crowded: bool,
+    /// The number of the last zeroing that began: zeroes name no version.
+    zeroed: u32,
 }
 
 /// The array's content as far as it is certain.
@@ -135,6 +137,7 @@ impl Model {
             under_way: 0,
             first_under_way: 0,
             crowded: false,
+            zeroed: 0,
         };
         Model {
             sectors: vec![blank; sectors as usize],
@@ -165,6 +168,9 @@ impl Model {
         for sector in self.part(range) {
             sector.current.push(change);
             sector.lasting.push(change);
+            if content == ZEROES {
+                sector.zeroed = change.number;
+            }
             sector.under_way += 1;
             match sector.under_way {
                 1 => sector.first_under_way = change.number,
@@ -309,7 +315,12 @@ impl Model {
         for (number, (bytes, before)) in (first..).zip(sectors) {
             let found = content_of(number, bytes);
             let began = |content| before.iter().any(|change| change.content == content);
-            let meanwhile = matches!(found, Content::Version(v) if v > mark.changes);
+            let met = match found {
+                ZEROES => self.sectors[number as usize].zeroed,
+                Content::Version(version) => version,
+                Content::Foreign(_) | Content::Anything => 0,
+            };
+            let meanwhile = met > mark.changes;
             if !began(found) && !began(Content::Anything) && !meanwhile {
                 self.judge(number, bytes, false)?;
             }
@@ -441,5 +452,20 @@ mod tests {
         model.forget(0);
         assert!(model.judge(0, &one, true).is_ok(), "the promise has ended");
         assert!(model.judge(0, &content(0, write.version()), false).is_err());
+    }
+    #[test]
+    fn a_read_may_meet_zeroes_that_came_and_went_meanwhile() {
+        let mut model = Model::new(1, false);
+        let before = model.begin_write(0..1);
+        model.acknowledge(0..1, before, false);
+        let mark = model.begin_read(0..1);
+        assert!(model.judge_shared(0, &content(0, 0), &mark).is_err(), "not yet");
+        let zeroing = model.begin_zero(0..1);
+        model.acknowledge(0..1, zeroing, false);
+        let after = model.begin_write(0..1);
+        model.acknowledge(0..1, after, false);
+        assert!(model.judge_shared(0, &content(0, 0), &mark).is_ok());
+        let late = model.begin_read(0..1);
+        assert!(model.judge_shared(0, &content(0, 0), &late).is_err(), "long gone");
     }
 }

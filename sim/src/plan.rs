@@ -67,6 +67,12 @@ pub enum Act {
     Mend(usize),
     /// Sectors of a drive's data can't be read until they are rewritten.
     Latent { slot: usize, sector: u64, count: u64 },
+    /// Sectors of a drive's data change, and it says nothing.
+    Rot { slot: usize, sector: u64, count: u64 },
+    /// A drive acknowledges its next write of data and forgets it.
+    LosesWrite(usize),
+    /// A drive stores its next write of data elsewhere in its data, and acknowledges it.
+    Misdirects(usize),
     /// A drive takes this much longer for everything, until it is mended.
     Slow(usize, Duration),
     /// A drive answers nothing for this long.
@@ -153,9 +159,13 @@ impl Plan {
         let mut numbering = Numbering { next: 0, keep };
         // Swarm testing: some histories have only some kinds of trouble, and go deeper there.
         let taste = random.next_u64();
+        // After a cut, and for what was discarded, no checksum is believed: without either, more of
+        // what changes silently is met.
+        let believed = kind.checksums && random.chance(2, 3);
         let mut plan = Plan { rounds: Vec::new(), atoms: 0 };
         for _ in 0..rounds {
-            let count = 1 + random.below(4);
+            // As many as have a piece of their own.
+            let count = 1 + random.below((sectors / kind.block_sectors() / PIECE_SECTORS).min(4));
             // Clients keep to sectors of their own, or all want the same ones.
             let shared = random.chance(1, 5);
             let operations = 1 + random.below(6);
@@ -166,13 +176,18 @@ impl Plan {
                         true => operation(&mut random, sectors, block, 0, 1),
                         false => operation(&mut random, sectors, block, client, count),
                     };
+                    let operation = match operation {
+                        Op::Discard { first, count } if believed => Op::Read { first, count },
+                        operation => operation,
+                    };
                     numbering.number(operation)
                 });
                 operations.collect()
             });
             let clients = clients.collect();
-            let acts = acts(&mut random, kind, member_sectors, taste);
-            let acts = acts.into_iter().filter_map(|act| numbering.number(act)).collect();
+            let acts = acts(&mut random, kind, member_sectors, taste).into_iter();
+            let acts = acts.filter(|timed| !believed || timed.act != Act::Cut);
+            let acts = acts.filter_map(|act| numbering.number(act)).collect();
             let again = if random.chance(1, 4) { 1 + random.below(3) } else { 0 };
             let cuts_again = (0..again).filter_map(|_| {
                 let after = Duration::from_nanos(random.below(2_000_000));
@@ -240,7 +255,7 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
     for _ in 0..count {
         let slot = random.below(kind.members as u64) as usize;
         let at = time(random);
-        let choice = random.below(26);
+        let choice = random.below(if kind.checksums { 32 } else { 26 });
         let seconds = Duration::from_millis(random.below(4000));
         let sector = random.below(member_sectors);
         let run = 1 + random.below(12.min(member_sectors - sector));
@@ -268,6 +283,9 @@ fn acts(random: &mut SplitMix64, kind: Kind, member_sectors: u64, taste: u64) ->
             20 | 21 => Act::Replace(slot),
             22 => Act::Scrub { repair: false },
             23 => Act::Scrub { repair: true },
+            26 | 27 => Act::Rot { slot, sector, count: run },
+            28 | 29 => Act::LosesWrite(slot),
+            30 | 31 => Act::Misdirects(slot),
             _ => {
                 // An error, a cut soon after, and the drive back with the power.
                 acts.push(Timed { at, act: Act::WritesErr(slot) });

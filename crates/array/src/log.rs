@@ -161,7 +161,15 @@ pub(crate) async fn store(
             Log::None => None,
             Log::Ppl(_) if mutant::planted(Mutant::PplSkipped) => None,
             Log::Journal(_) if mutant::planted(Mutant::JournalSkipped) => None,
-            Log::Ppl(ppl) => ppl.append(core, parity, &unit).await?,
+            Log::Ppl(ppl) => {
+                let held = ppl.append(core, parity, &unit).await?;
+                if held.is_none() {
+                    // Not logged, since its parity member has failed. Until the others say so, a
+                    // sudden end would bring that back with parity of before.
+                    core.fail_members(Vec::new()).await?;
+                }
+                held
+            }
             Log::Journal(journal) => journal.append(core, parity, &unit).await?,
         };
         // Who failed is recorded while the log still has the stripe.

@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 
 use drive::{Drive, DriveError, Durability, ErrorKind, Operation};
 use format::md::{
-    DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, SUPERBLOCK_BYTES,
-    Superblock, Uuid, Version, initial_writes,
+    DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, Superblock, Uuid, Version,
+    initial_writes,
 };
 use world::{SplitMix64, WriteBufs};
 
@@ -338,13 +338,7 @@ fn new_superblock(core: &Core, drive: &Rc<dyn Drive>) -> Result<Superblock, Memb
         has_bytes: facts.size_bytes,
         needs_bytes,
     })?;
-    let used = core.metadata.numbers();
-    // The role table fills what the superblock's header leaves.
-    let limit = ((SUPERBLOCK_BYTES - 256) / 2) as u32;
-    // A number nobody ever had, as long as there is one: a member that left may come back.
-    let fresh = used.iter().max().map_or(0, |number| number + 1);
-    let reused = || (0..limit).find(|number| !used.contains(number));
-    let dev_number = Some(fresh).filter(|&n| n < limit).or_else(reused).ok_or(MemberError::Full)?;
+    let dev_number = core.metadata.free_number().ok_or(MemberError::Full)?;
     let seed = template.set_uuid.0.iter().fold(core.world.now_ns(), |seed, &byte| {
         seed.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)
     });

@@ -5,10 +5,13 @@
 //! time goes out as one event.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability, Io, Operation};
-use format::md::{ByteRange, Features, RESYNC_CLEAN, Role, SECTOR_BYTES, Superblock, Timestamp};
+use format::md::{
+    ByteRange, Features, RESYNC_CLEAN, ROLES_MAX, Role, SECTOR_BYTES, Superblock, Timestamp,
+};
 use format::own::checksums::SUPERBLOCK_MARK;
 use world::{Pool, Semaphore, WriteBufs};
 
@@ -16,7 +19,7 @@ use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::log::Log;
 use crate::mutant::{self, Mutant};
-use crate::slot::{Member, Slot, SlotState};
+use crate::slot::{Member, Replacement, Slot, SlotState};
 
 /// Events that make a member stale for certain: md, and whoever follows its rule, takes one that
 /// is a single event behind for current, since a sudden end can come between two superblocks.
@@ -53,8 +56,9 @@ pub(crate) struct Metadata {
     /// after the other: with a step of two, a sudden end between two superblocks would make those
     /// stale that stayed.
     events_due: Cell<u8>,
-    /// The newest superblock as found, while some members have not got its event yet.
-    catch_up: RefCell<Option<Superblock>>,
+    /// The newest superblock as found, while some members have not got its event yet, and the
+    /// slots of these.
+    catch_up: RefCell<Option<(Superblock, Vec<usize>)>>,
     /// The last event is not yet on a member that stays: there is no further one before it is.
     event_incomplete: Cell<bool>,
     /// A member has left, and not all others' superblocks say so.
@@ -89,8 +93,12 @@ impl Metadata {
     ) -> Self {
         let newest = superblocks.iter().flatten().max_by_key(|superblock| superblock.events);
         let events = newest.map_or(0, |superblock| superblock.events);
-        let lags = superblocks.iter().flatten().any(|superblock| superblock.events < events);
-        let catch_up = newest.filter(|_| lags).cloned();
+        let lags = |superblock: &Superblock| superblock.events < events;
+        let behind: Vec<usize> = (0..superblocks.len())
+            .filter(|&slot| superblocks[slot].as_ref().is_some_and(lags))
+            .collect();
+        let catch_up = newest.filter(|_| !behind.is_empty()).cloned();
+        let catch_up = catch_up.map(|newest| (newest, behind));
         // Who is not here now may have the newest event too.
         let somebody_left = superblocks.iter().any(Option::is_none);
         Metadata {
@@ -166,28 +174,43 @@ impl Metadata {
         self.superblocks.borrow().iter().flatten().next().cloned()
     }
 
-    /// Device numbers that are or were in use, the spares' included.
-    pub(crate) fn numbers(&self) -> Vec<u32> {
+    /// The superblocks of all that are in the set.
+    fn all(&self) -> Vec<Superblock> {
         let superblocks = self.superblocks.borrow();
         let replacements = self.replacements.borrow();
         let spares = self.spares.borrow();
-        let known = superblocks.iter().chain(replacements.iter()).flatten();
-        let known = known.chain(spares.iter().map(|spare| &spare.superblock));
-        let given = |superblock: &Superblock| {
-            let roles = superblock.roles.iter().enumerate();
+        let others = spares.iter().chain(&self.journal).map(|other| &other.superblock);
+        superblocks.iter().chain(replacements.iter()).flatten().chain(others).cloned().collect()
+    }
+
+    /// Whether somebody in the set has this device number.
+    pub(crate) fn number_given(&self, number: u32) -> bool {
+        self.all().iter().any(|superblock| superblock.dev_number == number)
+    }
+
+    /// A device number that nobody has: one above all that are in use, as long as there is one,
+    /// since a member that left may come back.
+    pub(crate) fn free_number(&self) -> Option<u32> {
+        let limit = ROLES_MAX as u32;
+        let given = |superblock: Superblock| {
+            let roles = superblock.roles.into_iter().enumerate();
             let given = roles.filter(|(_, role)| matches!(role, Role::Slot(_) | Role::Journal));
-            given
-                .map(|(number, _)| number as u32)
-                .chain([superblock.dev_number])
-                .collect::<Vec<_>>()
+            given.map(|(number, _)| number as u32).chain([superblock.dev_number])
         };
-        known.flat_map(given).collect()
+        let used: BTreeSet<u32> = self.all().into_iter().flat_map(given).collect();
+        let fresh = used.last().map_or(0, |number| number + 1);
+        let reused = || (0..limit).find(|number| !used.contains(number));
+        Some(fresh).filter(|&number| number < limit).or_else(reused)
     }
 
     /// The slot's member is another from now on (or nobody): its superblock, and those that were
     /// in it before are stale once this is recorded.
     pub(crate) fn seat(&self, slot: usize, superblock: Option<Superblock>) {
         self.superblocks.borrow_mut()[slot] = superblock;
+        if let Some((_, behind)) = &mut *self.catch_up.borrow_mut() {
+            // The event it would get may speak of the slot's member, and not of what this one lacks.
+            behind.retain(|&of| of != slot);
+        }
         self.events_due.set(EVENTS_TO_STALE);
         // Who was there before must not look current without what is written from here on.
         self.unrecorded.set(self.writable());
@@ -286,10 +309,10 @@ impl Metadata {
     async fn catch_up(&self, core: &Core) -> Vec<(usize, DriveError)> {
         let skipped = mutant::planted(Mutant::CatchUpSkipped);
         let newest = self.catch_up.borrow().clone().filter(|_| !skipped);
-        let Some(newest) = newest else { return Vec::new() };
+        let Some((newest, behind)) = newest else { return Vec::new() };
         let superblocks = self.superblocks.borrow().clone();
-        let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
-            let superblock = superblock.filter(|superblock| superblock.events < newest.events)?;
+        let writes = behind.into_iter().filter_map(|slot| {
+            let superblock = superblocks[slot].clone()?;
             let caught_up = Superblock {
                 events: newest.events,
                 resync_offset_sectors: newest.resync_offset_sectors,
@@ -324,6 +347,9 @@ impl Metadata {
         }
         self.refresh(core);
         let superblocks = self.superblocks.borrow().clone();
+        // Taken now: one that takes its slot while the members are written would miss this event,
+        // and be two behind for as long as the next one is under way.
+        let replacements = self.replacements(core);
         let last = core.slots.iter().rposition(Slot::writable);
         let left_out = last.filter(|_| mutant::planted(Mutant::CommitLeavesOneOut));
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
@@ -335,7 +361,7 @@ impl Metadata {
             Some((slot, self.store(core, &member, superblock)))
         });
         let failed = core.settle(Operation::Write, writes.collect()).await;
-        self.write_others(core).await;
+        self.write_others(core, replacements).await;
         if let Some(journal) = &self.journal
             && core.log.failure().is_none()
             && let Err(error) = self.write_journal(core, journal).await
@@ -347,15 +373,18 @@ impl Metadata {
         failed
     }
 
+    /// The drives that are to replace members, with their superblocks as they are to be now.
+    fn replacements(&self, core: &Core) -> Vec<(Rc<Replacement>, Superblock)> {
+        let superblocks = self.replacements.borrow();
+        let slots = core.slots.iter().zip(superblocks.iter());
+        slots
+            .filter_map(|(slot, superblock)| Some((slot.replacement()?, superblock.clone()?)))
+            .collect()
+    }
+
     /// Writes the superblocks of those that nothing is read from yet.
-    async fn write_others(&self, core: &Core) {
-        let replacements = self.replacements.borrow().clone();
-        for (slot, superblock) in replacements.into_iter().enumerate() {
-            let (Some(superblock), Some(replacement)) =
-                (superblock, core.slots[slot].replacement())
-            else {
-                continue;
-            };
+    async fn write_others(&self, core: &Core, replacements: Vec<(Rc<Replacement>, Superblock)>) {
+        for (replacement, superblock) in replacements {
             let write = self.store(core, &replacement.member, superblock);
             replacement.note(core.settle_other(&replacement.member, write).await);
         }

@@ -76,7 +76,13 @@ pub(crate) fn may_return(
 }
 
 /// Puts a member that left back into its slot: the next event says so.
-pub(crate) fn take_back(core: &Core, slot: usize, member: Member, superblock: Superblock) {
+pub(crate) fn take_back(core: &Core, slot: usize, member: Member, mut superblock: Superblock) {
+    if core.metadata.number_given(superblock.dev_number)
+        && let Some(number) = core.metadata.free_number()
+    {
+        // Somebody who came meanwhile has its number.
+        superblock.dev_number = number;
+    }
     core.slots[slot].put(Rc::new(member), 0);
     core.slots[slot].set_came_back();
     let events = core.metadata.events();

@@ -306,3 +306,33 @@ fn a_member_that_left_too_early_is_refused_with_the_reason() {
     });
     world.end();
 }
+
+/// Found by a history: who came meanwhile had been given the number of the one that had left, and
+/// both were in the set with it.
+#[test]
+fn a_member_that_comes_back_has_a_number_of_its_own() {
+    let world = World::virtual_time(7);
+    world.block_on(async {
+        let rack = Rack::new(&world, 4, 24 << 20);
+        let members = rack.drives[..3].to_vec();
+        let first = Rack { drives: members, controls: Vec::new(), world: world.clone() };
+        first.create(Level::Raid5, 2, 65536, BITMAP_CHUNK as u32).await;
+        let array = first.open().await;
+        write(&world, &array, 0, &[1; 4096]).await;
+        array.hold_jobs().await;
+        array.remove_member(2).await.unwrap();
+        write(&world, &array, 0, &[2; 4096]).await;
+        // The last number is free now, and given to the newcomer.
+        array.add_member(rack.dynamic().swap_remove(3)).await.unwrap();
+        array.readd_member(rack.dynamic().swap_remove(2)).await.unwrap();
+        array.resume_jobs();
+        array.background_done().await;
+        assert_eq!(array.status().slots[2].state, array::SlotState::InSync);
+        array.stop().await.unwrap();
+        let array = rack.open().await;
+        assert!(array.status().slots.iter().all(|slot| slot.state == array::SlotState::InSync));
+        assert_eq!(array.status().slots[2].drive.as_deref(), Some("d2"));
+        array.stop().await.unwrap();
+    });
+    world.end();
+}

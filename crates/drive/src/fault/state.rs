@@ -169,8 +169,10 @@ impl State {
             Some(Effect::Lost) => Ok(()),
             Some(Effect::Misdirect) => {
                 let block = u64::from(self.inner.facts().block_bytes);
-                let places = (self.inner.facts().size_bytes - bytes) / block + 1;
-                let elsewhere = self.plan.borrow_mut().below(places) * block;
+                let first = verdict.range.start.div_ceil(block);
+                let end = verdict.range.end.min(self.inner.facts().size_bytes) / block;
+                let places = (end - first).saturating_sub(bytes.div_ceil(block)) + 1;
+                let elsewhere = (first + self.plan.borrow_mut().below(places)) * block;
                 self.store(request, elsewhere, buffers, durability).await
             }
             Some(Effect::Torn { acknowledged }) => {

@@ -228,7 +228,8 @@ impl Judge<'_> {
     }
 
     /// The sides of a split brain; empty if there is none. Each side's table has no holder for
-    /// any slot of the other side: each saw all the others fail, and went on.
+    /// any slot of the other side, nor of whoever was left behind by it: each saw all the others
+    /// fail, and went on.
     fn sides(&self, usable: &[usize], verdicts: &BTreeMap<usize, Verdict>) -> Vec<Side> {
         let holds = |member: &usize| {
             matches!(
@@ -249,6 +250,9 @@ impl Judge<'_> {
             .collect();
         let mut sides = Vec::new();
         self.push_side(first, &mut sides);
+        // One of each table so far, of those that were left behind on the way too: members may have
+        // come and gone one by one, until the last table shares no holder with the first.
+        let mut tables: Vec<usize> = sides.iter().map(|side: &Side| side.reference).collect();
         while let Some(reference) = self.newest(&left) {
             let with_it = |&member: &usize| {
                 matches!(
@@ -257,7 +261,8 @@ impl Judge<'_> {
                 )
             };
             let together: Vec<usize> = left.iter().copied().filter(with_it).collect();
-            let apart = sides.iter().all(|side: &Side| self.are_apart(side.reference, reference));
+            let apart = tables.iter().all(|&table| self.are_apart(table, reference));
+            tables.push(reference);
             left.retain(|member| *member != reference && !together.contains(member));
             if apart && !sides.is_empty() {
                 self.push_side(together, &mut sides);

@@ -33,7 +33,8 @@ pub use member::{
 pub use ppl::{PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplError, PplLog, PplWrite};
 pub use readd::{ReaddRefusal, readd};
 pub use superblock1::{
-    Place, RESYNC_CLEAN, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError, places,
+    Place, RESYNC_CLEAN, ROLES_MAX, ReshapeFields, SUPERBLOCK_BYTES, Superblock, SuperblockError,
+    places,
 };
 pub use superblock090::{SUPERBLOCK090_BYTES, Superblock090Error, parse090, place090};
 pub use types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};

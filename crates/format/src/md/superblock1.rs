@@ -63,7 +63,7 @@ pub const RESYNC_CLEAN: u64 = u64::MAX;
 const HEADER_BYTES: usize = 256;
 
 /// As many roles as fit into [`SUPERBLOCK_BYTES`].
-pub(super) const ROLES_MAX: usize = (SUPERBLOCK_BYTES - HEADER_BYTES) / 2;
+pub const ROLES_MAX: usize = (SUPERBLOCK_BYTES - HEADER_BYTES) / 2;
 
 /// Smaller devices have no room for superblock and data: md's own limit.
 const DEVICE_SECTORS_MIN: u64 = 24;
