@@ -393,7 +393,11 @@ impl Scan {
         let state = match assembly.verdict(candidate) {
             Some(Verdict::InSync { .. }) => SlotState::InSync,
             Some(Verdict::Recovering { to_bytes, .. }) => {
-                SlotState::Recovering { upto_bytes: to_bytes }
+                // What was being written is in the log of the member it was to replace.
+                let unlogged = found.view.replacement
+                    && matches!(found.view.consistency, ConsistencyPlace::Ppl { .. })
+                    && found.view.resync != Resync::Clean;
+                SlotState::Recovering { upto_bytes: if unlogged { 0 } else { to_bytes } }
             }
             _ => SlotState::Faulty,
         };

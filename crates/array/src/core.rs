@@ -163,15 +163,27 @@ impl Core {
         let state = &self.slots[slot];
         state.set_state(SlotState::Faulty);
         self.metadata.note_failure(slot, error);
-        if let Some(replacement) = state.replacement() {
-            state.set_replacement(None);
-            state.put(Rc::clone(&replacement.member), replacement.upto_bytes.get());
-            state.set_durable_bytes(replacement.durable_bytes.get());
-            self.promoted(slot);
-        }
+        self.go_on_with_replacement(slot);
         if let Some(core) = self.this.upgrade() {
             due::wake(&core);
         }
+    }
+
+    /// The drive that is to replace a slot's member takes the slot with what it has got so far, if
+    /// there is one; tells whether. To be recorded by the caller.
+    pub(crate) fn go_on_with_replacement(&self, slot: usize) -> bool {
+        let state = &self.slots[slot];
+        let Some(replacement) = state.replacement() else { return false };
+        let (upto_bytes, durable_bytes) = match self.log {
+            // What is being written now is in the log of the member that leaves.
+            Log::Ppl(_) => (0, 0),
+            _ => (replacement.upto_bytes.get(), replacement.durable_bytes.get()),
+        };
+        state.set_replacement(None);
+        state.put(Rc::clone(&replacement.member), upto_bytes);
+        state.set_durable_bytes(durable_bytes);
+        self.promoted(slot);
+        true
     }
 
     /// Records the present state on the members, as a task: a caller that goes away must not leave

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use drive::{Drive, DriveError, Durability, ErrorKind, Operation};
+use drive::{Drive, DriveError, Durability, ErrorKind, Operation, Zeroing};
 use format::md::{
     DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, Superblock, Uuid, Version,
     initial_writes,
@@ -162,12 +162,7 @@ impl Array {
             _ => {}
         }
         // A drive that is to replace it goes on in its place, as if it had failed.
-        if let Some(replacement) = state.replacement() {
-            state.set_replacement(None);
-            state.put(Rc::clone(&replacement.member), replacement.upto_bytes.get());
-            state.set_durable_bytes(replacement.durable_bytes.get());
-            core.promoted(slot);
-        } else {
+        if !core.go_on_with_replacement(slot) {
             state.clear();
             core.metadata.seat(slot, None);
         }
@@ -378,6 +373,11 @@ async fn introduce(
     drive: &Rc<dyn Drive>,
     superblock: &Superblock,
 ) -> Result<(), DriveError> {
+    if let Some(log) = superblock.ppl_area() {
+        // Of a member it was before there may be logs that look newer than what comes.
+        let zeroing = Zeroing::MayUnmap;
+        drive.write_zeroes(log.start, log.length, zeroing, Durability::Cached).await?;
+    }
     let mut areas = initial_writes(superblock);
     areas.pop();
     for (offset, bytes) in areas {

@@ -431,11 +431,7 @@ impl Metadata {
     /// Where the partial parity log of a slot's member lies.
     pub(crate) fn ppl_area(&self, slot: usize) -> Option<ByteRange> {
         let superblocks = self.superblocks.borrow();
-        let superblock = superblocks[slot].as_ref()?;
-        let (offset, sectors) = superblock.ppl()?;
-        let offset_bytes = i64::from(offset) * SECTOR_BYTES as i64;
-        let start = superblock.place.offset_bytes.checked_add_signed(offset_bytes)?;
-        Some(ByteRange { start, length: u64::from(sectors) * SECTOR_BYTES })
+        superblocks[slot].as_ref()?.ppl_area()
     }
 
     /// Writes a member's superblock, and before it the header that its checksums hang by.

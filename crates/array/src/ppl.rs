@@ -25,7 +25,7 @@ use format::md::{
     ByteRange, PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplLog, PplWrite, SECTOR_BYTES, Uuid,
 };
 use geometry::{Parity, StripeMap};
-use world::{Buf, Gate, WriteBufs};
+use world::{Buf, Gate, Permit, Semaphore, WriteBufs};
 
 use crate::bands::{Band, runs};
 use crate::core::Core;
@@ -53,8 +53,19 @@ struct MemberLog {
     queue: RefCell<VecDeque<Rc<Waiting<Vec<Entry>>>>>,
     /// A task writes what is queued.
     working: Cell<bool>,
+    /// Held while stripes of a log are not durable, and while another member takes the slot.
+    turn: Turn,
     /// Stripes of the last log that are not durable yet.
     live: Rc<Gate>,
+}
+
+/// One at a time.
+struct Turn(Rc<Semaphore>);
+
+impl Default for Turn {
+    fn default() -> Self {
+        Turn(Rc::new(Semaphore::new(1)))
+    }
 }
 
 /// The logs of all members.
@@ -174,6 +185,12 @@ impl Ppl {
         waiting.answered().await
     }
 
+    /// Waits until nothing is under way that is in the log of a slot, and keeps it so until what
+    /// this gives is dropped: another member can take the slot without the log.
+    pub(crate) async fn still(&self, slot: usize) -> Permit {
+        self.logs[slot].turn.0.acquire(1).await
+    }
+
     /// Starts the task that writes a member's logs until none is waited for.
     fn work(&self, core: Rc<Core>, slot: usize) {
         let world = core.world.clone();
@@ -181,6 +198,7 @@ impl Ppl {
             let crate::log::Log::Ppl(ppl) = &core.log else { return };
             let log = &ppl.logs[slot];
             loop {
+                let _turn = log.turn.0.acquire(1).await;
                 let batch = log.take();
                 if batch.is_empty() {
                     log.working.set(false);

@@ -25,6 +25,7 @@ use crate::fill_stripes;
 use crate::job::{Pass, WINDOW_BYTES, Watch, Window};
 use crate::job_status::{JobEnd, JobKind, Loss};
 use crate::lock::Mode;
+use crate::log::Log;
 use crate::mend::mend_or_list;
 use crate::mutant::{self, Mutant};
 use crate::resync::whole_chunks;
@@ -320,7 +321,11 @@ impl Pass for Fill {
             core.flush_members().await?;
         }
         core.fail_members(Vec::new()).await?;
+        let mut _still = None;
         if let (true, Fill::Replace(slot)) = (end, self) {
+            if let Log::Ppl(ppl) = &core.log {
+                _still = Some(ppl.still(*slot).await);
+            }
             self.record_whole(core, *slot, upto[0]).await?;
         }
         for (&slot, upto) in self.slots().iter().zip(upto) {

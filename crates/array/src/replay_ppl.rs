@@ -43,13 +43,13 @@ pub(crate) async fn replay(
     let (mut entries, mut unreadable_logs) = (0, 0);
     let mut torn = Vec::new();
     for (slot, candidate) in assembly.slots.iter().enumerate() {
-        let Some(candidate) = candidate.filter(|_| core.slots[slot].state() == SlotState::InSync)
-        else {
-            continue;
-        };
+        // One that is being filled too: what it has got so far has parity of stripes that were
+        // being written.
+        let Some(candidate) = candidate.filter(|_| core.slots[slot].writable()) else { continue };
         match replay_log(core, scan, candidate, slot, parity, &mut torn).await? {
             Some(count) => entries += count,
-            None => unreadable_logs += 1,
+            None if core.slots[slot].state() == SlotState::InSync => unreadable_logs += 1,
+            None => {}
         }
     }
     for (slot, offset, bytes) in torn {

@@ -508,3 +508,54 @@ fn a_write_without_a_log_waits_until_its_parity_member_is_known_to_have_failed()
     });
     world.end();
 }
+
+/// Found by a history: a drive took the slot it was filled for while a write was under way that
+/// was in the log of the member before it.
+#[test]
+fn a_drive_takes_a_slot_when_nothing_is_under_way_that_the_log_there_has() {
+    let world = World::virtual_time(14);
+    world.block_on(async {
+        let faulty: Vec<Rc<Faulty>> = (0..4)
+            .map(|index| Rc::new(Faulty::new(&world, memory(index, DRIVE_BYTES), 14)))
+            .collect();
+        let drives: Vec<Rc<dyn Drive>> =
+            faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+        let array = create(&world, Level::Raid5, &drives[..3], Consistency::Ppl).await;
+        // Of the first two stripes; an entry in a log says that the array was in sync.
+        write(&world, &array, 0, &[1; BLOCK]).await.unwrap();
+        write(&world, &array, 16384, &[1; BLOCK]).await.unwrap();
+        // The drive is filled, and what it got is being flushed.
+        let flush = Fault::new(Effect::Delay(Duration::from_millis(100))).on(Operation::Flush);
+        faulty[0].control().add(flush);
+        array.replace_member(2, Rc::clone(&drives[3])).await.unwrap();
+        world.sleep(Duration::from_millis(10)).await;
+        assert!(array.status().slots[2].replacement.is_some());
+        // Left-symmetric of three: parity of the first stripe is on member 2, its data on 0 and 1.
+        let data = Fault::new(Effect::Delay(Duration::from_millis(300))).on(Operation::Write);
+        faulty[0].control().add(data.within(1 << 20..DRIVE_BYTES));
+        let task = {
+            let (world, array) = (world.clone(), array.clone());
+            let spawner = world.clone();
+            spawner.spawn(async move { write(&world, &array, 0, &[2; BLOCK]).await })
+        };
+        world.sleep(Duration::from_millis(200)).await;
+        for drive in &faulty {
+            drive.control().power_cut(14).await.unwrap();
+        }
+        assert!(task.await.is_err());
+        drop(array);
+        faulty.iter().for_each(|drive| drive.control().clear());
+        world.sleep(Duration::from_secs(20)).await;
+        faulty.iter().for_each(|drive| drive.control().power_on());
+        let again = open(&world, &drives, MODE).await;
+        assert_eq!(again.status().synced_to_bytes, None);
+        again.background_done().await;
+        assert!(again.status().slots.iter().all(|slot| slot.state == SlotState::InSync));
+        again.start_check().unwrap();
+        again.background_done().await;
+        let scrub = again.status().scrub.unwrap();
+        assert!(scrub.counts.compared_bytes > 0);
+        assert_eq!(scrub.counts.mismatched_bytes, 0, "{:?}", scrub.findings);
+    });
+    world.end();
+}

@@ -49,6 +49,7 @@
 //! [`MemberView`](super::MemberView)'s business; whether they make sense on a given drive is
 //! [`Superblock::validate`]'s.
 
+use super::member::ByteRange;
 use super::types::{DevFlags, Features, Level, Role, Timestamp, Uuid, Version};
 use super::{MAGIC, SECTOR_BYTES};
 use crate::bytes::{array, i32_le, put, u16_le, u32_le, u64_le};
@@ -395,6 +396,15 @@ impl Superblock {
     pub fn ppl(&self) -> Option<(i16, u16)> {
         let [a, b, c, d] = self.bitmap_or_ppl.to_le_bytes();
         self.has_ppl().then(|| (i16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])))
+    }
+
+    /// Where the partial parity log lies on the drive; `None` where there is none, or its place is
+    /// before the drive's first byte.
+    pub fn ppl_area(&self) -> Option<ByteRange> {
+        let (offset, sectors) = self.ppl()?;
+        let offset_bytes = i64::from(offset) * SECTOR_BYTES as i64;
+        let start = self.place.offset_bytes.checked_add_signed(offset_bytes)?;
+        Some(ByteRange { start, length: u64::from(sectors) * SECTOR_BYTES })
     }
 
     fn has_ppl(&self) -> bool {

@@ -199,6 +199,28 @@ fn an_old_member_of_a_set_that_was_rebuilt_is_no_split_brain() {
     assert!(matches!(verdicts(&assembly)[4], Verdict::Stale { slot: Some(1), .. }));
 }
 
+/// Found by a history: members failed one after the other and others came, until the last one's
+/// table shared no holder with the first one's.
+#[test]
+fn members_left_behind_one_by_one_are_no_split_brain() {
+    let mut all = candidates("raid5-4-left-symmetric-v12");
+    all.truncate(3);
+    let events = all[0].view.events;
+    let numbers: Vec<usize> = all.iter().map(|of| of.view.dev_number as usize).collect();
+    for (index, held) in [[0, 1], [1, 2], [2, 2]].into_iter().enumerate() {
+        let view = &mut all[index].view;
+        view.events = events + 10 * index as u64;
+        view.roles.fill(Role::Faulty);
+        held.into_iter().for_each(|slot| view.roles[numbers[slot]] = Role::Slot(slot as u16));
+    }
+    let assembly = only(&all);
+    assert!(!matches!(assembly.state, ArrayState::SplitBrain { .. }), "{:?}", assembly.state);
+    assert!(matches!(verdicts(&assembly)[0], Verdict::Stale { slot: Some(0), .. }));
+    // Without the one in between nothing tells.
+    all.remove(1);
+    assert!(matches!(only(&all).state, ArrayState::SplitBrain { .. }));
+}
+
 #[test]
 fn clones_and_double_claims() {
     let mut all = candidates("raid1-2-v12-writemostly");
