@@ -49,7 +49,7 @@ struct Arguments {
     #[arg(long, value_parser = parse_keep)]
     keep: Option<BTreeSet<u32>>,
     /// How many histories; with --mutants: at most for each
-    #[arg(long, default_value_t = 5000)]
+    #[arg(long, default_value_t = 10_000)]
     runs: u64,
     /// As many histories as this many minutes allow
     #[arg(long)]

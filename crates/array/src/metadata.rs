@@ -208,7 +208,7 @@ impl Metadata {
     pub(crate) fn seat(&self, slot: usize, superblock: Option<Superblock>) {
         self.superblocks.borrow_mut()[slot] = superblock;
         if let Some((_, behind)) = &mut *self.catch_up.borrow_mut() {
-            // The event it would get may speak of the slot's member, and not of what this one lacks.
+            // The event it would get may speak of the slot's member, not of what this one lacks.
             behind.retain(|&of| of != slot);
         }
         self.events_due.set(EVENTS_TO_STALE);

@@ -89,6 +89,10 @@ mutants! {
     PplSkipped "ppl-skipped" "stripes are written without their partial parity in the log",
     JournalSkipped "journal-skipped" "stripes are written that the journal does not have",
     BitmapNotSet "bitmap-not-set" "what is written is not noted in the bitmap",
+    SumsNotCompared "sums-not-compared" "what is read is not compared with its checksum",
+    SumsNotChanged "sums-not-changed" "a write leaves the checksums as they were",
+    SumsBelievedDirty "sums-believed-dirty" "checksums are believed that were not settled",
+    SumsNotWritten "sums-not-written" "checksums count as settled without being written",
     ReadErrorPasses "read-error-passes" "a read error is passed on although redundancy has the content",
 }
 

@@ -11,6 +11,8 @@ use format::own::SumsArea;
 use format::own::checksums::{Bond, Header, Owner, Standing};
 use world::{Pool, Semaphore, WriteBufs};
 
+use crate::mutant::{self, Mutant};
+
 /// What the newest header on the member says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrive {
@@ -35,6 +37,9 @@ impl Start {
     /// written. `now_seconds` keeps epochs apart where no old one is known.
     pub(crate) fn decide(standing: &Standing, read_only: bool, now_seconds: u64) -> Option<Start> {
         match standing {
+            Standing::Unsettled(header) if mutant::planted(Mutant::SumsBelievedDirty) => {
+                Self::decide(&Standing::Valid(*header), read_only, now_seconds)
+            }
             Standing::Valid(header) => Some(Start {
                 epoch: header.epoch,
                 sequence: header.sequence,

@@ -23,7 +23,7 @@ pub enum Effect {
     },
     /// A write, flush, discard or zeroes is acknowledged and nothing happens.
     Lost,
-    /// A write is stored at a place of the seed's choice within the fault's range, and acknowledged.
+    /// A write is stored at a place of the seed's choice in the fault's range, and acknowledged.
     Misdirect,
     /// One bit is flipped: of what a read returns, or of what a write stores.
     Rot,
