@@ -116,6 +116,9 @@ async fn play_round(bed: &Rc<Bed>, seed: u64, round: &Round) -> Result<(), Troub
         bed.start().await?;
         for again in &round.cuts_again {
             bed.world.sleep(again.what).await;
+            if bed.any_silent() {
+                break;
+            }
             bed.power_cut(&mut chance(seed, again.number)).await?;
             bed.start().await?;
         }

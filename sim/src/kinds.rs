@@ -46,7 +46,7 @@ const fn checked(kind: Kind) -> Kind {
 }
 
 /// All of them. Small chunks, so that a history meets many stripes and many borders.
-pub const KINDS: [Kind; 46] = [
+pub const KINDS: [Kind; 49] = [
     kind(Level::Raid0, 2, 3, 4096),
     kind(Level::Linear, 0, 2, 0),
     kind(Level::Raid1, 0, 2, 0),
@@ -96,6 +96,9 @@ pub const KINDS: [Kind; 46] = [
     checked(with(Policy::Bitmap, kind(Level::Raid10, 0x102, 3, 4096))),
     checked(with(Policy::Bitmap, kind(Level::Raid5, 2, 4, 4096))),
     checked(with(Policy::Bitmap, kind(Level::Raid6, 8, 5, 8192))),
+    checked(with(Policy::Ppl, kind(Level::Raid5, 2, 4, 4096))),
+    checked(with(Policy::Journal, kind(Level::Raid5, 3, 4, 8192))),
+    checked(with(Policy::Journal, kind(Level::Raid6, 2, 5, 4096))),
 ];
 
 impl Kind {

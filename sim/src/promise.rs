@@ -113,9 +113,9 @@ const ROWS: [(&str, &[Level], &[Policy]); 8] = [
 pub fn table() -> String {
     let mut lines = vec![
         "| level | policy | members lost | cut while healthy | then a loss before the resync ended \
-         | cut while degraded |"
+         | cut while degraded | silent change | with checksums |"
             .to_owned(),
-        "| --- | --- | --- | --- | --- | --- |".to_owned(),
+        "| --- | --- | --- | --- | --- | --- | --- | --- |".to_owned(),
     ];
     for (name, levels, policies) in ROWS {
         for &policy in policies {
@@ -134,8 +134,19 @@ pub fn table() -> String {
                 (_, Hole::Flight) => ("kept but for what was being written on it", "kept"),
                 (_, Hole::Rows) => ("kept but for the write hole", "kept but for the write hole"),
             };
+            let (silent, checked) = match levels[0] {
+                Level::Linear | Level::Raid0 => ("handed out", "–"),
+                Level::Raid1 | Level::Raid10 => {
+                    ("seen by a check, mended with three copies", "answered from redundancy")
+                }
+                Level::Raid4 | Level::Raid5 => ("seen by a check", "answered from redundancy"),
+                Level::Raid6 => ("mended by a repair", "answered from redundancy"),
+            };
             let policy = policy.word();
-            lines.push(format!("| {name} | {policy} | {losses} | kept | {later} | {degraded} |"));
+            lines.push(format!(
+                "| {name} | {policy} | {losses} | kept | {later} | {degraded} | {silent} \
+                 | {checked} |"
+            ));
         }
     }
     lines.join("\n")

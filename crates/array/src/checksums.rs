@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use drive::{Drive, DriveError};
-use format::md::{Assembly, ConsistencyPlace, SECTOR_BYTES, Superblock};
+use format::md::{Assembly, SECTOR_BYTES, Superblock};
 use format::own::SumsArea;
 use format::own::checksums::{Bond, Header, PAGE_BYTES, Standing};
 use world::{Gate, Pool, World, join_all};
@@ -86,10 +86,6 @@ pub(crate) async fn attach(
     mode: OpenMode,
 ) -> Checksums {
     let view = &scan.candidates[assembly.reference].view;
-    if matches!(view.consistency, ConsistencyPlace::Ppl { .. } | ConsistencyPlace::Journal) {
-        // A log is replayed onto the members below the checksums; such a set keeps none.
-        return Checksums::default();
-    }
     let used_bytes = view.used_bytes;
     let mut found = Vec::new();
     for (slot, member) in members.iter().enumerate() {

@@ -244,6 +244,7 @@ fn consistency_words(policy: &str) -> &str {
 /// What becomes of content that a member changes or loses without an error.
 fn silent_words(state: &ArrayState) -> &str {
     match &*state.silent_changes {
+        "answered" => "noticed by checksums when read, answered and mended from redundancy",
         "undetectable" => "undetectable: what a drive gives is believed",
         "undecidable" => {
             "undetectable when read; a check finds it, and nobody can know which member is wrong"

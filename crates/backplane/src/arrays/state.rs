@@ -57,9 +57,9 @@ pub struct ArrayState {
     pub redundancy_agrees: Option<bool>,
     /// Bytes below which it does, where it does in part.
     pub redundancy_agrees_to_bytes: Option<u64>,
-    /// Content that a member changes or loses without an error: undetectable; undecidable (a check
-    /// finds it, and nobody can know who is wrong); or mendable (by a repair). A read believes what
-    /// it gets.
+    /// Content that a member changes or loses without an error: answered (checksums tell, and
+    /// redundancy has it); else a read believes what it gets, and it is undetectable; undecidable
+    /// (a check finds it, and nobody can know who is wrong); or mendable (by a repair).
     pub silent_changes: String,
     /// What the checksums of its data are worth, in words; `None` where it keeps none.
     pub checksums: Option<String>,
@@ -294,8 +294,13 @@ fn consistency(view: &MemberView) -> &'static str {
     }
 }
 
-/// What the level can know, with all members there, of one that is silently wrong.
+/// What is known, with all members there, of one that is silently wrong: by checksums that are
+/// believed, else by the level.
 fn silent_changes(found: &Found<'_>) -> &'static str {
+    let checksums = found.array().ok().and_then(|array| array.status().checksums);
+    if checksums == Some(ChecksumStatus::Valid) {
+        return "answered";
+    }
     let parities = |array: &Array| match array.geometry() {
         Geometry::Parity(parity) => parity.parities(),
         geometry => geometry.copies() - 1,

@@ -272,6 +272,31 @@ fn b07_silent_changes_are_called_undetectable() {
     }
 }
 
+/// ... with checksums it is noticed, once every block has one.
+#[test]
+fn b07_silent_changes_are_noticed_with_checksums() {
+    let bench = Bench::new();
+    bench.drives(3);
+    bench.line("array create data --assume-clean --checksums --level raid5 d0 d1 d2").well();
+    let mut server = bench.spawn("array serve . --nbd unix:socket");
+    wait_for_start(&mut server);
+    let checksums = || bench.line("array show data --json").json()["array"]["checksums"].clone();
+    let mut last = checksums();
+    for _ in 0..600 {
+        if last == "valid" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        last = checksums();
+    }
+    assert_eq!(last, "valid");
+    let array = bench.line("array show data --json").json()["array"].clone();
+    assert_eq!(array["silent_changes"], "answered");
+    bench.line("array stop data").well();
+    server.wait_with_output().unwrap();
+    assert!(bench.line("array show .").text().contains("noticed by checksums"));
+}
+
 /// One array's metadata is torn: the other of the same process serves, and this one says what it
 /// lacks.
 #[test]

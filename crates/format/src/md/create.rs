@@ -435,7 +435,9 @@ mod tests {
     #[test]
     fn checksums_get_room_before_the_data() {
         for device_bytes in [3 << 20, 16 << 20, 20 << 30, 400 << 30, 40 << 40] {
-            for consistency in [Consistency::Resync, Consistency::Bitmap] {
+            let journal = Consistency::Journal(drive(9, 16 << 20));
+            for consistency in [Consistency::Resync, Consistency::Bitmap, Consistency::Ppl, journal]
+            {
                 let mut request = request(Level::Raid5, 2, 65536, &[device_bytes; 3]);
                 (request.checksums, request.consistency) = (true, consistency);
                 let superblock = &plan_create(&request).expect("can be made")[0];
@@ -527,12 +529,6 @@ mod tests {
             error(&|r| (r.checksums, r.version) = (true, Version::V1_0)),
             CreateError::Checksums { level, version: Version::V1_0 }
         );
-        for consistency in [Consistency::Ppl, Consistency::Journal(drive(9, 16 << 20))] {
-            assert_eq!(
-                error(&|r| (r.checksums, r.consistency) = (true, consistency)),
-                CreateError::ChecksumsWithLog
-            );
-        }
         let unequal = request(Level::Raid0, 0, 65536, &[16 << 20, 20 << 20]);
         let refused = CreateError::Layout { level: Level::Raid0, layout: 0 };
         assert_eq!(plan_create(&unequal), Err(refused));

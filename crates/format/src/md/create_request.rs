@@ -132,12 +132,6 @@ pub enum CreateError {
         /// The version.
         version: Version,
     },
-    /// A log is replayed onto the members by who knows nothing of checksums.
-    #[error(
-        "checksums can't be kept beside a partial parity log or a journal\n\
-         hint: leave out one of the two"
-    )]
-    ChecksumsWithLog,
     /// A level without redundancy has no use for spares.
     #[error("{0} has no use for spares")]
     Spares(Level),
@@ -199,10 +193,6 @@ impl CreateRequest {
         }
         if self.checksums && (!level.is_redundant() || self.version == Version::V1_0) {
             return Err(CreateError::Checksums { level, version: self.version });
-        }
-        if self.checksums && matches!(self.consistency, Consistency::Ppl | Consistency::Journal(_))
-        {
-            return Err(CreateError::ChecksumsWithLog);
         }
         self.check_shape()
     }
