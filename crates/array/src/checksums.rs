@@ -3,12 +3,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use drive::{Drive, DriveError};
 use format::md::{Assembly, SECTOR_BYTES, Superblock};
 use format::own::SumsArea;
 use format::own::checksums::{Bond, Header, PAGE_BYTES, Standing};
-use world::{Gate, Pool, World, join_all};
+use world::{Gate, World, join_all};
 
 use crate::assemble::OpenMode;
 use crate::checked::{Checked, MemberSums, Start, owner};
@@ -52,15 +53,19 @@ pub(crate) struct Checksums {
     pub(crate) unlearnt_blocks: Cell<u64>,
 }
 
+/// A member's header is waited for as long; one that can't be read tells nothing.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+
 /// What the headers on a member say.
 async fn standing(
-    pool: &Pool,
+    world: &World,
     drive: &dyn Drive,
     superblock: &Superblock,
     area: SumsArea,
 ) -> Standing {
     let slot = async |slot| {
-        let bytes = read_bytes(pool, drive, area.header_offset(slot), PAGE_BYTES).await.ok()?;
+        let read = read_bytes(world.pool(), drive, area.header_offset(slot), PAGE_BYTES);
+        let bytes = world.within(READ_LIMIT, "a header of checksums", read).await.ok()?.ok()?;
         Header::parse(&bytes).ok()
     };
     let slots = [slot(0).await, slot(1).await];
@@ -93,7 +98,7 @@ pub(crate) async fn attach(
         let superblock = assembly.slots[slot].and_then(|at| scan.superblocks[at].as_ref());
         let Some(superblock) = superblock else { continue };
         let Some(area) = SumsArea::of(superblock, used_bytes) else { continue };
-        let standing = standing(world.pool(), member.drive.as_ref(), superblock, area).await;
+        let standing = standing(world, member.drive.as_ref(), superblock, area).await;
         found.push((slot, superblock, area, standing));
     }
     let kept = found.iter().any(|(.., standing)| *standing != Standing::Absent);
@@ -124,8 +129,7 @@ fn put_behind(
 pub(crate) async fn attach_returning(core: &Core, member: &mut Member, superblock: &Superblock) {
     let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
     let Some(area) = area.filter(|_| core.checksums.kept) else { return };
-    let pool = core.world.pool();
-    let standing = standing(pool, member.drive.as_ref(), superblock, area).await;
+    let standing = standing(&core.world, member.drive.as_ref(), superblock, area).await;
     if let Some(start) = Start::decide(&standing, false, core.metadata.now_seconds(core)) {
         put_behind(&core.world, member, superblock, area, start);
     }

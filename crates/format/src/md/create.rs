@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn checksums_get_room_before_the_data() {
         for device_bytes in [3 << 20, 16 << 20, 20 << 30, 400 << 30, 40 << 40] {
-            let journal = Consistency::Journal(drive(9, 16 << 20));
+            let journal = Consistency::Journal(drive(9, device_bytes));
             for consistency in [Consistency::Resync, Consistency::Bitmap, Consistency::Ppl, journal]
             {
                 let mut request = request(Level::Raid5, 2, 65536, &[device_bytes; 3]);
