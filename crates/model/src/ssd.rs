@@ -1,4 +1,4 @@
-//! Solid-state drives: flash translation and its write amplification.
+//! Solid-state drives: flash translation, timing, states and their descriptions.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -6,10 +6,20 @@
 //! | `unit_map` | the map of a drive that is mostly untouched |
 //! | `victims` | which block is cleaned next |
 //! | `scattered` | content that was there before the first request, as counts for each block |
+//! | `hybrid` | translation of first-generation controllers: large units and a few logs |
+//! | `machine` | timing: link, controller, buffer, channels, dies |
+//! | `modelled` | an SSD as a drive in virtual time |
+//! | `split` | where a request's time went |
+//! | `parameters` | what an SSD is made of |
 //! | `amplification` | write amplification in closed form |
 
 pub mod amplification;
+pub mod hybrid;
+pub mod machine;
+pub mod modelled;
+pub mod parameters;
 mod scattered;
+pub mod split;
 pub mod translation;
 mod unit_map;
 pub mod victims;

@@ -314,8 +314,10 @@ impl Translation {
 
     /// The host no longer needs `units` from `first` on.
     pub fn trim(&mut self, first: u32, units: u32) {
-        let end = first + units;
-        let mut unit = first;
+        if units == self.layout.units {
+            return self.trim_all();
+        }
+        let (mut unit, end) = (first, first + units);
         loop {
             // On a drive that was empty only what was written can hold anything.
             if !self.filled {
@@ -332,13 +334,29 @@ impl Translation {
         }
     }
 
+    /// Nothing is needed any more: what was on the drive is forgotten at once.
+    fn trim_all(&mut self) {
+        self.counters.trimmed_units += self.valid_units();
+        self.map = UnitMap::default();
+        self.scattered = Scattered::new(self.blocks.len());
+        self.filled = false;
+        self.victim = self.victim.map(|victim| Victim { next_entry: 0, ..victim });
+        for (block, state) in (0..).zip(&mut self.blocks) {
+            let Block { used, erases, closed, valid, .. } = *state;
+            *state = Block { used, erases, closed, ..Block::default() };
+            if closed {
+                self.victims.lose_all(block, valid);
+            }
+        }
+    }
+
     /// Programs units without content until the open block stands at a multiple of `units`.
     pub fn pad(&mut self, units: u32, effects: &mut impl Effects) {
         while !self.blocks[self.open as usize].used.is_multiple_of(units) {
             let slot = self.blocks[self.open as usize].used;
             self.blocks[self.open as usize].used += 1;
             self.counters.padded_units += 1;
-            effects.program(Place { block: self.open, slot }, true);
+            effects.program(Place { block: self.open, slot }, false);
         }
     }
 
@@ -489,4 +507,37 @@ fn binomial(random: &mut SplitMix64, trials: u32, probability: f64) -> u32 {
     let normal = (0..12).map(|_| unit(random)).sum::<f64>() - 6.0;
     let drawn = n * probability + normal * (n * probability * (1.0 - probability)).sqrt();
     (drawn.round().max(0.0) as u32).min(trials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_was_trimmed_is_as_good_as_new() {
+        for cleaning in [Cleaning::Greedy, Cleaning::FirstInFirstOut] {
+            let layout = Layout {
+                units: 4096,
+                blocks: 80,
+                units_per_block: 64,
+                low_water_blocks: 2,
+                cleaning,
+                pace: Pace::Even,
+            };
+            for state in [State::Fresh, State::Preconditioned, State::Steady] {
+                let mut translation = Translation::new(layout, state, 1);
+                let mut random = SplitMix64::new(2);
+                let mut write = |translation: &mut Translation| {
+                    translation.write(random.below(4096) as u32, &mut ());
+                };
+                (0..3000).for_each(|_| write(&mut translation));
+                translation.trim(0, 4096);
+                assert_eq!(translation.valid_units(), 0);
+                assert!((0..4096).all(|unit| translation.find(unit).is_none()));
+                let moved = translation.counters().moved_units;
+                (0..3000).for_each(|_| write(&mut translation));
+                assert_eq!(translation.counters().moved_units, moved, "{cleaning:?} {state:?}");
+            }
+        }
+    }
 }

@@ -62,6 +62,14 @@ impl Victims {
         }
     }
 
+    /// A closed block has no valid unit left.
+    pub(super) fn lose_all(&mut self, block: u32, valid: u32) {
+        if let Victims::Greedy(lists) = self {
+            lists.remove(block, valid);
+            lists.push(block, 0);
+        }
+    }
+
     /// Takes the block to clean next out of the closed ones.
     pub(super) fn take(&mut self) -> Option<u32> {
         match self {
