@@ -10,10 +10,12 @@
 //! | `machine` | timing: link, controller, buffer, channels, dies |
 //! | `modelled` | an SSD as a drive in virtual time |
 //! | `split` | where a request's time went |
+//! | `description` | reads `hardware/*.toml` |
 //! | `parameters` | what an SSD is made of |
 //! | `amplification` | write amplification in closed form |
 
 pub mod amplification;
+pub mod description;
 pub mod hybrid;
 pub mod machine;
 pub mod modelled;
