@@ -441,7 +441,10 @@ fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
         (work.p, work.q) = (None, None);
     }
     let partial = match &core.log {
-        Log::Ppl(ppl) if ppl.wants(core, &work.map) => Some(partial(&work, pool)),
+        // A parity member that came since the plan was made gets no parity by this write.
+        Log::Ppl(ppl) if work.way != Way::DataOnly && ppl.wants(core, &work.map) => {
+            Some(partial(&work, pool))
+        }
         _ => None,
     };
     // A journal keeps all parities of a row, also those nobody can be given now.
