@@ -453,6 +453,7 @@ mod tests {
         assert!(model.judge(0, &one, true).is_ok(), "the promise has ended");
         assert!(model.judge(0, &content(0, write.version()), false).is_err());
     }
+
     #[test]
     fn a_read_may_meet_zeroes_that_came_and_went_meanwhile() {
         let mut model = Model::new(1, false);

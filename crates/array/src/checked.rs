@@ -170,11 +170,6 @@ impl MemberSums {
         blocks.into_iter().any(|block| held.sum(block) == NO_SUM)
     }
 
-    /// Reads the data area without comparing; `offset` counts from its start.
-    pub(crate) fn read_unchecked(&self, offset: u64, buffers: ReadBufs) -> Io<ReadDone> {
-        self.drive.read(self.area.data_offset_bytes + offset, buffers)
-    }
-
     /// Gives blocks without a checksum that of `content`, where `agrees` with the block's place in
     /// it. The caller keeps writers away. Gives how many are left without.
     pub(crate) async fn learn(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability};
 use format::md::{
-    CreateRequest, DevFlags, Level, NewMember, Superblock, Timestamp, Uuid, Version,
+    CreateRequest, DevFlags, Level, NewMember, SECTOR_BYTES, Superblock, Timestamp, Uuid, Version,
     initial_writes, plan_create,
 };
 use format::own::SumsArea;
@@ -168,7 +168,7 @@ impl NewArray {
             let mut initial = initial_writes(superblock);
             if self.checksums {
                 // A journal has no data.
-                let area = SumsArea::of(superblock, superblock.size_sectors * 512);
+                let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
                 let header = area.map(|area| first_header(superblock, area, self.now_seconds));
                 initial.splice(0..0, header);
             }

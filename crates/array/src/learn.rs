@@ -97,10 +97,7 @@ async fn read(core: &Core, slot: usize, offset: u64, bytes: u64) -> Result<Optio
         return Ok(None);
     }
     let buffers = ReadBufs::from_iter([core.world.pool().take(bytes as usize)]);
-    let read = match &member.sums {
-        Some(sums) => sums.read_unchecked(offset, buffers),
-        None => member.drive.read(member.data_offset + offset, buffers),
-    };
+    let read = member.bare_drive().read(member.data_offset + offset, buffers);
     let mut done = read.await;
     match done.result {
         Ok(()) => Ok(done.buffers.pop()),

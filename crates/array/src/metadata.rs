@@ -174,30 +174,32 @@ impl Metadata {
         self.superblocks.borrow().iter().flatten().next().cloned()
     }
 
-    /// The superblocks of all that are in the set.
-    fn all(&self) -> Vec<Superblock> {
+    /// Calls `each` with the superblocks of all that are in the set.
+    fn for_all(&self, each: impl FnMut(&Superblock)) {
         let superblocks = self.superblocks.borrow();
         let replacements = self.replacements.borrow();
         let spares = self.spares.borrow();
         let others = spares.iter().chain(&self.journal).map(|other| &other.superblock);
-        superblocks.iter().chain(replacements.iter()).flatten().chain(others).cloned().collect()
+        superblocks.iter().chain(replacements.iter()).flatten().chain(others).for_each(each);
     }
 
     /// Whether somebody in the set has this device number.
     pub(crate) fn number_given(&self, number: u32) -> bool {
-        self.all().iter().any(|superblock| superblock.dev_number == number)
+        let mut given = false;
+        self.for_all(|superblock| given |= superblock.dev_number == number);
+        given
     }
 
     /// A device number that nobody has: one above all that are in use, as long as there is one,
     /// since a member that left may come back.
     pub(crate) fn free_number(&self) -> Option<u32> {
         let limit = ROLES_MAX as u32;
-        let given = |superblock: Superblock| {
-            let roles = superblock.roles.into_iter().enumerate();
+        let mut used = BTreeSet::new();
+        self.for_all(|superblock| {
+            let roles = superblock.roles.iter().enumerate();
             let given = roles.filter(|(_, role)| matches!(role, Role::Slot(_) | Role::Journal));
-            given.map(|(number, _)| number as u32).chain([superblock.dev_number])
-        };
-        let used: BTreeSet<u32> = self.all().into_iter().flat_map(given).collect();
+            used.extend(given.map(|(number, _)| number as u32).chain([superblock.dev_number]));
+        });
         let fresh = used.last().map_or(0, |number| number + 1);
         let reused = || (0..limit).find(|number| !used.contains(number));
         Some(fresh).filter(|&number| number < limit).or_else(reused)
@@ -349,7 +351,7 @@ impl Metadata {
         let superblocks = self.superblocks.borrow().clone();
         // Taken now: one that takes its slot while the members are written would miss this event,
         // and be two behind for as long as the next one is under way.
-        let replacements = self.replacements(core);
+        let replacing = self.replacing(core);
         let last = core.slots.iter().rposition(Slot::writable);
         let left_out = last.filter(|_| mutant::planted(Mutant::CommitLeavesOneOut));
         let writes = superblocks.into_iter().enumerate().filter_map(|(slot, superblock)| {
@@ -361,7 +363,7 @@ impl Metadata {
             Some((slot, self.store(core, &member, superblock)))
         });
         let failed = core.settle(Operation::Write, writes.collect()).await;
-        self.write_others(core, replacements).await;
+        self.write_others(core, replacing).await;
         if let Some(journal) = &self.journal
             && core.log.failure().is_none()
             && let Err(error) = self.write_journal(core, journal).await
@@ -374,7 +376,7 @@ impl Metadata {
     }
 
     /// The drives that are to replace members, with their superblocks as they are to be now.
-    fn replacements(&self, core: &Core) -> Vec<(Rc<Replacement>, Superblock)> {
+    fn replacing(&self, core: &Core) -> Vec<(Rc<Replacement>, Superblock)> {
         let superblocks = self.replacements.borrow();
         let slots = core.slots.iter().zip(superblocks.iter());
         slots
@@ -383,8 +385,8 @@ impl Metadata {
     }
 
     /// Writes the superblocks of those that nothing is read from yet.
-    async fn write_others(&self, core: &Core, replacements: Vec<(Rc<Replacement>, Superblock)>) {
-        for (replacement, superblock) in replacements {
+    async fn write_others(&self, core: &Core, replacing: Vec<(Rc<Replacement>, Superblock)>) {
+        for (replacement, superblock) in replacing {
             let write = self.store(core, &replacement.member, superblock);
             replacement.note(core.settle_other(&replacement.member, write).await);
         }
@@ -492,13 +494,10 @@ impl Metadata {
         let superblocks = self.superblocks.borrow();
         let replacements = self.replacements.borrow();
         let spares = self.spares.borrow();
-        let devices = superblocks.iter().chain(replacements.iter()).flatten();
-        let others = spares.iter().chain(&self.journal).map(|other| &other.superblock);
-        let devices = devices.chain(others);
-        let entries = |superblock: &Superblock| {
-            superblock.roles.len().max(superblock.dev_number as usize + 1)
-        };
-        let width = devices.map(entries).max().unwrap_or(0);
+        let mut width = 0;
+        self.for_all(|superblock| {
+            width = width.max(superblock.roles.len()).max(superblock.dev_number as usize + 1);
+        });
         let mut roles = vec![Role::Faulty; width];
         for (slot, superblock) in superblocks.iter().enumerate() {
             let Some(superblock) = superblock else { continue };

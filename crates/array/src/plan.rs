@@ -126,6 +126,7 @@ mod tests {
             assert_eq!(way(columns, parity, in_sync), expected, "{columns} {parity} {in_sync}");
         }
     }
+
     #[test]
     fn a_journal_gets_all_parities_or_none() {
         use Way::{DataOnly, ReadModifyWrite, ReconstructWrite, Recover};

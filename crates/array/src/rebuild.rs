@@ -321,11 +321,12 @@ impl Pass for Fill {
             core.flush_members().await?;
         }
         core.fail_members(Vec::new()).await?;
-        let mut _still = None;
+        // Until the others know who has the slot.
+        let still = match (&core.log, self) {
+            (Log::Ppl(ppl), Fill::Replace(slot)) if end => Some(ppl.still(*slot).await),
+            _ => None,
+        };
         if let (true, Fill::Replace(slot)) = (end, self) {
-            if let Log::Ppl(ppl) = &core.log {
-                _still = Some(ppl.still(*slot).await);
-            }
             self.record_whole(core, *slot, upto[0]).await?;
         }
         for (&slot, upto) in self.slots().iter().zip(upto) {
@@ -354,6 +355,8 @@ impl Pass for Fill {
             // With nobody missing any more, what the bits said is done.
             bitmap.clear_later(core);
         }
-        core.commit().await
+        let committed = core.commit().await;
+        drop(still);
+        committed
     }
 }

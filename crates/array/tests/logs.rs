@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use array::{Array, Consistency, NewArray, OpenMode, Scan, SlotState};
 use drive::{
-    Counting, Drive, Durability, Effect, ErrorKind, Fault, Faulty, MemoryDrive, Operation,
+    Counting, Drive, DriveError, Durability, Effect, ErrorKind, Fault, Faulty, MemoryDrive,
+    Operation,
 };
 use geometry::Level;
 use world::{ReadBufs, SplitMix64, World, WriteBufs, join_all};
@@ -22,6 +23,15 @@ const BLOCK: usize = 4096;
 
 fn memory(index: usize, bytes: u64) -> Rc<dyn Drive> {
     Rc::new(MemoryDrive::new(&format!("d{index}"), bytes, 512))
+}
+
+/// Drives whose faults are at hand, and the same as an array takes them.
+fn faulty_drives(world: &World, count: usize, seed: u64) -> (Vec<Rc<Faulty>>, Vec<Rc<dyn Drive>>) {
+    let faulty: Vec<Rc<Faulty>> = (0..count)
+        .map(|index| Rc::new(Faulty::new(world, memory(index, DRIVE_BYTES), seed)))
+        .collect();
+    let drives = faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+    (faulty, drives)
 }
 
 async fn create(
@@ -64,6 +74,43 @@ async fn write(
     drive.write(at as u64, buffers, Durability::Cached).await
 }
 
+/// Begins to write, after a delay.
+fn write_later(
+    world: &World,
+    array: &Array,
+    delay: Duration,
+    at: usize,
+    bytes: Vec<u8>,
+) -> impl Future<Output = Result<(), DriveError>> + use<> {
+    let (clock, array) = (world.clone(), array.clone());
+    world.spawn(async move {
+        clock.sleep(delay).await;
+        write(&clock, &array, at, &bytes).await
+    })
+}
+
+async fn power_cut(faulty: &[Rc<Faulty>], seed: u64) {
+    for drive in faulty {
+        drive.control().power_cut(seed).await.unwrap();
+    }
+}
+
+/// The power comes back when nothing of the array before is under way any more.
+async fn power_on(world: &World, faulty: &[Rc<Faulty>]) {
+    world.sleep(Duration::from_secs(20)).await;
+    faulty.iter().for_each(|drive| drive.control().power_on());
+}
+
+/// Data and parity agree everywhere.
+async fn assert_agrees(array: &Array) {
+    array.background_done().await;
+    array.start_check().unwrap();
+    array.background_done().await;
+    let scrub = array.status().scrub.unwrap();
+    assert!(scrub.counts.compared_bytes > 0);
+    assert_eq!(scrub.counts.mismatched_bytes, 0, "{:?}", scrub.findings);
+}
+
 async fn read_all(world: &World, drive: &dyn Drive) -> Vec<u8> {
     let bytes = drive.facts().size_bytes as usize;
     let done = drive.read(0, ReadBufs::from_iter([world.pool().take(bytes)])).await;
@@ -101,11 +148,7 @@ enum Log {
 /// Writes to an array, and takes the power away amid further writes.
 async fn cut(world: &World, seed: u64, log: Log, random: &mut SplitMix64) -> Cut {
     let count = if log == Log::Journal { 5 } else { 4 };
-    let faulty: Vec<Rc<Faulty>> = (0..count)
-        .map(|index| Rc::new(Faulty::new(world, memory(index, DRIVE_BYTES), seed + 1)))
-        .collect();
-    let drives: Vec<Rc<dyn Drive>> =
-        faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+    let (faulty, drives) = faulty_drives(world, count, seed + 1);
     let consistency = match log {
         Log::None => Consistency::Resync,
         Log::Ppl => Consistency::Ppl,
@@ -145,8 +188,7 @@ async fn cut(world: &World, seed: u64, log: Log, random: &mut SplitMix64) -> Cut
     writes.await;
     // The array before is over when the power comes back: it must not write any more.
     drop(array);
-    world.sleep(Duration::from_secs(20)).await;
-    faulty.iter().for_each(|drive| drive.control().power_on());
+    power_on(world, &faulty).await;
     Cut { faulty, drives, known, in_flight }
 }
 
@@ -468,11 +510,7 @@ fn a_replay_gives_a_member_filled_since_its_parity() {
 fn a_write_without_a_log_waits_until_its_parity_member_is_known_to_have_failed() {
     let world = World::virtual_time(13);
     world.block_on(async {
-        let faulty: Vec<Rc<Faulty>> = (0..3)
-            .map(|index| Rc::new(Faulty::new(&world, memory(index, DRIVE_BYTES), 13)))
-            .collect();
-        let drives: Vec<Rc<dyn Drive>> =
-            faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+        let (faulty, drives) = faulty_drives(&world, 3, 13);
         let array = create(&world, Level::Raid5, &drives, Consistency::Ppl).await;
         // Left-symmetric of three: parity of the first and the fourth stripe is on member 2.
         let stripes = [0, 3 * 16384];
@@ -483,28 +521,17 @@ fn a_write_without_a_log_waits_until_its_parity_member_is_known_to_have_failed()
             let superblock = Fault::new(Effect::Delay(Duration::from_millis(1))).within(0..8192);
             drive.control().add(superblock);
         }
-        let writes = stripes.map(|at| {
-            let (world, array) = (world.clone(), array.clone());
-            let task = world.clone();
-            task.spawn(async move {
-                world.sleep(Duration::from_micros(if at == 0 { 0 } else { 300 })).await;
-                write(&world, &array, at, &[2; BLOCK]).await
-            })
+        let writes = [(0, stripes[0]), (300, stripes[1])].map(|(micros, at)| {
+            write_later(&world, &array, Duration::from_micros(micros), at, vec![2; BLOCK])
         });
         world.sleep(Duration::from_micros(600)).await;
-        for drive in &faulty {
-            drive.control().power_cut(13).await.unwrap();
-        }
+        power_cut(&faulty, 13).await;
         assert!(join_all(writes).await.iter().all(Result::is_err), "cut before it was recorded");
         drop(array);
-        faulty.iter().for_each(|drive| drive.control().power_on());
+        power_on(&world, &faulty).await;
         let again = open(&world, &drives, MODE).await;
         assert!(again.status().slots.iter().all(|slot| slot.state == SlotState::InSync));
-        again.start_check().unwrap();
-        again.background_done().await;
-        let scrub = again.status().scrub.unwrap();
-        assert!(scrub.counts.compared_bytes > 0);
-        assert_eq!(scrub.counts.mismatched_bytes, 0, "{:?}", scrub.findings);
+        assert_agrees(&again).await;
     });
     world.end();
 }
@@ -515,11 +542,7 @@ fn a_write_without_a_log_waits_until_its_parity_member_is_known_to_have_failed()
 fn a_drive_takes_a_slot_when_nothing_is_under_way_that_the_log_there_has() {
     let world = World::virtual_time(14);
     world.block_on(async {
-        let faulty: Vec<Rc<Faulty>> = (0..4)
-            .map(|index| Rc::new(Faulty::new(&world, memory(index, DRIVE_BYTES), 14)))
-            .collect();
-        let drives: Vec<Rc<dyn Drive>> =
-            faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+        let (faulty, drives) = faulty_drives(&world, 4, 14);
         let array = create(&world, Level::Raid5, &drives[..3], Consistency::Ppl).await;
         // Of the first two stripes; an entry in a log says that the array was in sync.
         write(&world, &array, 0, &[1; BLOCK]).await.unwrap();
@@ -533,29 +556,18 @@ fn a_drive_takes_a_slot_when_nothing_is_under_way_that_the_log_there_has() {
         // Left-symmetric of three: parity of the first stripe is on member 2, its data on 0 and 1.
         let data = Fault::new(Effect::Delay(Duration::from_millis(300))).on(Operation::Write);
         faulty[0].control().add(data.within(1 << 20..DRIVE_BYTES));
-        let task = {
-            let (world, array) = (world.clone(), array.clone());
-            let spawner = world.clone();
-            spawner.spawn(async move { write(&world, &array, 0, &[2; BLOCK]).await })
-        };
+        let task = write_later(&world, &array, Duration::ZERO, 0, vec![2; BLOCK]);
         world.sleep(Duration::from_millis(200)).await;
-        for drive in &faulty {
-            drive.control().power_cut(14).await.unwrap();
-        }
+        power_cut(&faulty, 14).await;
         assert!(task.await.is_err());
         drop(array);
         faulty.iter().for_each(|drive| drive.control().clear());
-        world.sleep(Duration::from_secs(20)).await;
-        faulty.iter().for_each(|drive| drive.control().power_on());
+        power_on(&world, &faulty).await;
         let again = open(&world, &drives, MODE).await;
         assert_eq!(again.status().synced_to_bytes, None);
         again.background_done().await;
         assert!(again.status().slots.iter().all(|slot| slot.state == SlotState::InSync));
-        again.start_check().unwrap();
-        again.background_done().await;
-        let scrub = again.status().scrub.unwrap();
-        assert!(scrub.counts.compared_bytes > 0);
-        assert_eq!(scrub.counts.mismatched_bytes, 0, "{:?}", scrub.findings);
+        assert_agrees(&again).await;
     });
     world.end();
 }
@@ -566,11 +578,7 @@ fn a_drive_takes_a_slot_when_nothing_is_under_way_that_the_log_there_has() {
 fn a_write_that_had_no_parity_member_logs_nothing_on_one_that_came_since() {
     let world = World::virtual_time(15);
     world.block_on(async {
-        let faulty: Vec<Rc<Faulty>> = (0..4)
-            .map(|index| Rc::new(Faulty::new(&world, memory(index, DRIVE_BYTES), 15)))
-            .collect();
-        let drives: Vec<Rc<dyn Drive>> =
-            faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+        let (faulty, drives) = faulty_drives(&world, 4, 15);
         let array = create(&world, Level::Raid5, &drives[..3], Consistency::Ppl).await;
         // Left-symmetric of three: parity of the third stripe is on member 0, of the fourth on 2.
         let (third, fourth) = (2 * 16384, 3 * 16384);
@@ -579,13 +587,8 @@ fn a_write_that_had_no_parity_member_logs_nothing_on_one_that_came_since() {
         array.fail_member(0).await.unwrap();
         let slow = Fault::new(Effect::Delay(Duration::from_millis(10))).on(Operation::Read);
         let slows: Vec<_> = faulty.iter().map(|of| of.control().add(slow.clone())).collect();
-        let task = {
-            let (world, array) = (world.clone(), array.clone());
-            let spawner = world.clone();
-            spawner.spawn(
-                async move { write(&world, &array, fourth - 8192, &[2; 8192 + BLOCK]).await },
-            )
-        };
+        let crossing = vec![2; 8192 + BLOCK];
+        let task = write_later(&world, &array, Duration::ZERO, fourth - 8192, crossing);
         world.sleep(Duration::from_millis(5)).await;
         array.add_member(Rc::clone(&drives[3])).await.unwrap();
         task.await.unwrap();
@@ -593,18 +596,12 @@ fn a_write_that_had_no_parity_member_logs_nothing_on_one_that_came_since() {
         array.flush().await.unwrap();
         for (drive, slow) in faulty.iter().zip(slows) {
             drive.control().remove(slow);
-            drive.control().power_cut(15).await.unwrap();
         }
+        power_cut(&faulty, 15).await;
         drop(array);
-        world.sleep(Duration::from_secs(20)).await;
-        faulty.iter().for_each(|drive| drive.control().power_on());
+        power_on(&world, &faulty).await;
         let again = open(&world, &drives, MODE).await;
-        again.background_done().await;
-        again.start_check().unwrap();
-        again.background_done().await;
-        let scrub = again.status().scrub.unwrap();
-        assert!(scrub.counts.compared_bytes > 0);
-        assert_eq!(scrub.counts.mismatched_bytes, 0, "{:?}", scrub.findings);
+        assert_agrees(&again).await;
     });
     world.end();
 }

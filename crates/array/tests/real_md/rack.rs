@@ -76,7 +76,7 @@ impl Case {
 pub struct Expected {
     pub old: Vec<u8>,
     pub new: Vec<u8>,
-    /// By sector; a new array has sectors that nobody wrote.
+    /// By sector: false where any content is right.
     known: Vec<bool>,
 }
 

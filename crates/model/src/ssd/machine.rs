@@ -114,7 +114,6 @@ enum Map {
 #[derive(Debug, Default)]
 struct Gather {
     stripe_units: u32,
-    dies: u32,
     unit: u32,
     open: Vec<u32>,
     open_host: u32,
@@ -211,11 +210,7 @@ impl Machine {
             }
             Mapping::Hybrid(shape) => Map::Hybrid(Hybrid::new(shape)),
         };
-        let gather = Gather {
-            stripe_units: parameters.stripe_units(),
-            dies: parameters.dies,
-            ..Gather::default()
-        };
+        let gather = Gather { stripe_units: parameters.stripe_units(), ..Gather::default() };
         // A drive that is full has no room left for the cache until it was idle.
         let slc = parameters.slc_cache.filter(|_| state == State::Fresh);
         Machine {
@@ -390,7 +385,7 @@ impl Machine {
         self.request(id).parts = parts.len() as u32 + u32::from(at_hand > 0 || parts.is_empty());
         let split = self.requests[&id].split;
         for (_, stripe, bytes) in parts {
-            let (die, page) = (stripe % self.gather.dies, stripe / self.gather.dies);
+            let (die, page) = (stripe % self.parameters.dies, stripe / self.parameters.dies);
             let read = Operation::Read { request: id, bytes, since_ns: now_ns, split, page };
             self.dies[die as usize].reads.push_back(read);
             self.start_die(now_ns, die);

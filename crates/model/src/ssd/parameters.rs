@@ -125,14 +125,13 @@ impl Parameters {
         // a small drive with large blocks.
         let raw = u64::from(self.units()) * u64::from(1000 + spare_permille) / 1000;
         let blocks = raw.div_ceil(u64::from(units_per_block)) as u32 + low_water_blocks;
-        let pace = Pace::Even;
         Layout {
             units: self.units(),
             blocks: blocks.max(self.units().div_ceil(units_per_block) + low_water_blocks + 1),
             units_per_block,
             low_water_blocks,
             cleaning,
-            pace,
+            pace: Pace::Even,
         }
     }
 

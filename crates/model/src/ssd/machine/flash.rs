@@ -75,7 +75,7 @@ impl Machine {
     }
 
     fn issue(&mut self, now_ns: u64) {
-        let dies = self.gather.dies;
+        let dies = self.parameters.dies;
         // What is moved comes in on the same path that it goes out on.
         let moved = std::mem::take(&mut self.gather.moved) * self.unit_bytes();
         if moved > 0 {
