@@ -490,8 +490,10 @@ impl Bed {
     /// elsewhere than what is read without it.
     fn unsteady(&self) -> bool {
         let latent = |slot| self.impaired(slot, 0, self.geometry.used_bytes(slot));
+        let differs =
+            |status: Status| status.synced_to_bytes.is_some() || status.unsynced_stripes > 0;
         self.service.get() != Service::Running
-            || self.array().status().synced_to_bytes.is_some() && (0..self.kind.members).any(latent)
+            || differs(self.array().status()) && (0..self.kind.members).any(latent)
     }
 
     /// Flushes.

@@ -158,9 +158,30 @@ struct Work {
     columns: Vec<Option<BufMut>>,
     p: Option<BufMut>,
     q: Option<BufMut>,
+    /// Columns that are recovered, and whose members are being filled.
+    filling: SmallVec<[usize; 2]>,
 }
 
 impl Work {
+    fn new(map: StripeMap, band: Band, way: Way) -> Work {
+        let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
+        Work { map, band, way, columns, p: None, q: None, filling: SmallVec::new() }
+    }
+
+    /// Recovers columns, and writes what they are taken for to those that are being filled: with
+    /// two parities that don't agree yet, whoever fills them may have recovered something else.
+    fn recover_filling(&mut self, pool: &Pool) {
+        self.recover(pool);
+        for &column in &self.filling {
+            let written = &mut self.band.written;
+            let Err(at) = written.binary_search_by_key(&column, |(column, _)| *column) else {
+                continue;
+            };
+            let content = self.columns[column].as_deref().expect("all columns were recovered");
+            written.insert(at, (column, pool.copy_of(content)));
+        }
+    }
+
     fn place(&self, part: Part) -> (usize, u64) {
         let slot = match part {
             Part::Column(column) => self.map.data(column),
@@ -337,8 +358,11 @@ fn plan_band(
     let mut bands = vec![band];
     while let Some(band) = bands.pop() {
         if let Some(way) = plan(core, &map, &band, in_sync, unreadable) {
-            let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
-            works.push(Work { map, band, way, columns, p: None, q: None });
+            let mut work = Work::new(map, band, way);
+            if way == Way::Recover && map.q().is_some() {
+                work.filling = filling(core, &work);
+            }
+            works.push(work);
             continue;
         }
         let (start, len) = (map.member_offset() + band.start as u64, band.len as u64);
@@ -348,6 +372,16 @@ fn plan_band(
         bands.extend([second, first]);
     }
     Ok(works)
+}
+
+/// Columns whose members take writes, and have not been filled here yet.
+fn filling(core: &Core, work: &Work) -> SmallVec<[usize; 2]> {
+    let unfilled = |&column: &usize| {
+        let (slot, offset) = work.place(Part::Column(column));
+        let slot = &core.slots[slot];
+        slot.writable() && !slot.holds(offset, work.band.len as u64)
+    };
+    (0..work.columns.len()).filter(unfilled).collect()
 }
 
 /// Whether the old content of `part` can be read.
@@ -437,7 +471,7 @@ fn finish(core: &Core, parity: &Parity, mut work: Work) -> Finished {
     let len = work.band.len;
     let pool = core.world.pool();
     if work.way == Way::Recover {
-        work.recover(pool);
+        work.recover_filling(pool);
         (work.p, work.q) = (None, None);
     }
     let partial = match &core.log {
@@ -601,8 +635,7 @@ pub(crate) async fn content(
     };
     loop {
         let band = Band { start, len, written: SmallVec::new() };
-        let columns = std::iter::repeat_with(|| None).take(map.data_members()).collect();
-        let mut work = Work { map, band, way: Way::Recover, columns, p: None, q: None };
+        let mut work = Work::new(map, band, Way::Recover);
         // Another task's write may have put the chunk right in the meantime.
         let direct = readable(core, &map, &work.band, slot, unreadable);
         let parts = if direct { vec![own] } else { wanted(core, &work, unreadable) };

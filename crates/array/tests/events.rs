@@ -13,6 +13,9 @@ use world::{ReadBufs, SplitMix64, World, WriteBufs, join_all};
 const MODE: OpenMode =
     OpenMode { read_only: false, force_dirty: false, now_seconds: 1_800_000_000 };
 
+/// Of the levels with stripes.
+const CHUNK: usize = 4096;
+
 fn drives(count: usize) -> Vec<Rc<dyn Drive>> {
     let drive = |index| Rc::new(MemoryDrive::new(&format!("drive {index}"), 2 << 20, 512)) as _;
     (0..count).map(drive).collect()
@@ -28,7 +31,7 @@ async fn create(
         name: "test".to_owned(),
         level,
         layout: None,
-        chunk_bytes: Some(4096),
+        chunk_bytes: Some(CHUNK as u32),
         slots: drives.iter().cloned().map(Some).collect(),
         spares: Vec::new(),
         size_bytes: None,
@@ -133,7 +136,6 @@ fn a_stopped_array_writes_nothing_to_members_that_are_anothers_by_now() {
 /// again.
 #[test]
 fn a_member_that_hangs_is_waited_for_where_parity_says_nothing_yet() {
-    const CHUNK: usize = 4096;
     let world = World::virtual_time(5);
     let mut random = SplitMix64::new(5);
     let faulty: Vec<Rc<Faulty>> =
@@ -176,6 +178,55 @@ fn a_member_that_hangs_is_waited_for_where_parity_says_nothing_yet() {
             let done = array.read((chunk * CHUNK) as u64, buffers).await;
             done.result.unwrap();
             assert!(done.buffers[0].iter().all(|&b| b == chunk as u8 + 1), "chunk {chunk}");
+        }
+    });
+    world.end();
+}
+
+/// Found by a history: parity did not agree yet, a spare was filled by P, a member failed, and a
+/// write took what P and Q together say of the spare's chunk for its content.
+#[test]
+fn a_write_beside_a_chunk_just_filled_agrees_with_what_it_was_filled_with() {
+    const MIB: u64 = 1 << 20;
+    let world = World::virtual_time(7);
+    let mut random = SplitMix64::new(7);
+    let memory = |index| Rc::new(MemoryDrive::new(&format!("drive {index}"), 3 * MIB, 512));
+    let faulty: Vec<Rc<Faulty>> =
+        (0..6).map(|index| Rc::new(Faulty::new(&world, memory(index), 7))).collect();
+    let drives: Vec<Rc<dyn Drive>> =
+        faulty.iter().map(|drive| Rc::clone(drive) as Rc<dyn Drive>).collect();
+    world.block_on(async {
+        for drive in &drives {
+            let mut left = world.pool().take(2 << 20);
+            left.fill_with(|| random.next_u64() as u8);
+            let buffers = WriteBufs::from_iter([left.freeze()]);
+            drive.write(MIB, buffers, Durability::Durable).await.unwrap();
+        }
+        let array = create(&world, &drives[..5], Level::Raid6, false).await;
+        array.hold_jobs().await;
+        array.fail_member(2).await.unwrap();
+        array.add_member(Rc::clone(&drives[5])).await.unwrap();
+        let status = array.status();
+        assert_eq!(array.geometry().used_bytes(0), 2 * MIB, "two windows: {status:?}");
+        // The first window is done long after the second.
+        let slowly = Fault::new(Effect::Delay(Duration::from_secs(2))).on(Operation::Write);
+        faulty[5].control().add(slowly.within(MIB..MIB + 4096));
+        array.resume_jobs();
+        world.sleep(Duration::from_millis(100)).await;
+        array.fail_member(4).await.unwrap();
+        // In the second window, one chunk of each stripe, another one each time.
+        let window = MIB as usize / CHUNK..2 * MIB as usize / CHUNK;
+        let chunks = || window.clone().map(|stripe| 3 * stripe + stripe % 3);
+        for chunk in chunks() {
+            let buffers = WriteBufs::from_iter([world.pool().copy_of(&[chunk as u8 | 1; 512])]);
+            array.write((chunk * CHUNK) as u64, buffers, Durability::Cached).await.unwrap();
+        }
+        array.background_done().await;
+        for chunk in chunks() {
+            let buffers = ReadBufs::from_iter([world.pool().take(512)]);
+            let done = array.read((chunk * CHUNK) as u64, buffers).await;
+            done.result.unwrap();
+            assert!(done.buffers[0].iter().all(|&b| b == chunk as u8 | 1), "chunk {chunk}");
         }
     });
     world.end();
