@@ -1,0 +1,71 @@
+//! Reads the parameters that were extracted from real disks, as DiskSim keeps them.
+//!
+//! A disk has a `.diskspecs` file (controller, buffer, overheads), which names a `.model` file
+//! (layout and mechanics), which may name a `.seek` file (measured seek times). Both are blocks of
+//! `name = value`, values being numbers, words, lists and blocks; times are in milliseconds.
+//! [`block`] reads that notation; [`read_disk`] makes [`Parameters`] of it.
+//!
+//! [`Parameters`]: super::parameters::Parameters
+
+pub mod block;
+mod convert;
+
+use std::path::{Path, PathBuf};
+
+pub use convert::{disk, seek_table};
+
+use super::parameters::Parameters;
+
+/// Why a disk's files can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtractedError {
+    /// A file can't be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The notation is broken.
+    #[error("line {line}: {what}")]
+    Syntax {
+        /// Where.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A value is missing.
+    #[error("{0:?} is not stated")]
+    Missing(&'static str),
+    /// A value is none that a disk can have.
+    #[error("{name:?} is {value}, which no disk has")]
+    Value {
+        /// Its name.
+        name: &'static str,
+        /// What it is.
+        value: String,
+    },
+}
+
+/// Reads a disk from its `.diskspecs` file and the files that it names, which lie beside it.
+///
+/// # Errors
+/// When a file can't be read, or says what no disk has.
+pub fn read_disk(path: &Path) -> Result<Parameters, ExtractedError> {
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|source| ExtractedError::File { path: path.to_owned(), source })
+    };
+    let beside = |name: &str| path.with_file_name(name);
+    let specs = block::parse(&read(path)?)?;
+    let model = match specs.word("Model")?.strip_prefix("source ") {
+        Some(name) => block::parse(&read(&beside(name.trim()))?)?,
+        None => specs.block("Model")?.clone(),
+    };
+    let table = match model.block("Mechanical Model")?.word("Full seek curve") {
+        Ok(name) => Some(read(&beside(name))?),
+        Err(_) => None,
+    };
+    disk(&specs, &model, table.as_deref())
+}
