@@ -5,11 +5,16 @@
 //! | `layout` | where blocks lie: zones, skew, spares |
 //! | `seek` | how long the arm takes |
 //! | `mechanics` | arm, heads and rotation in time |
+//! | `buffer` | the segments of the buffer |
+//! | `machine` | timing: queue, arm, buffer, link |
 //! | `parameters` | what a hard disk is made of |
 //! | `extracted` | reads the parameters that were extracted from real disks |
 
+pub mod buffer;
 pub mod extracted;
 pub mod layout;
+pub mod machine;
 pub mod mechanics;
 pub mod parameters;
+pub mod replay;
 pub mod seek;

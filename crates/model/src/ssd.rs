@@ -8,8 +8,6 @@
 //! | `scattered` | content that was there before the first request, as counts for each block |
 //! | `hybrid` | translation of first-generation controllers: large units and a few logs |
 //! | `machine` | timing: link, controller, buffer, channels, dies |
-//! | `modelled` | an SSD as a drive in virtual time |
-//! | `split` | where a request's time went |
 //! | `description` | reads `hardware/*.toml` |
 //! | `parameters` | what an SSD is made of |
 //! | `amplification` | write amplification in closed form |
@@ -18,10 +16,8 @@ pub mod amplification;
 pub mod description;
 pub mod hybrid;
 pub mod machine;
-pub mod modelled;
 pub mod parameters;
 mod scattered;
-pub mod split;
 pub mod translation;
 mod unit_map;
 pub mod victims;

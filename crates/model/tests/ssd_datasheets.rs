@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use model::command::{Command, Timing};
 use model::ssd::description::Description;
-use model::ssd::machine::{Command, Machine};
+use model::ssd::machine::Machine;
 use model::ssd::parameters::Mapping;
 use model::ssd::translation::State;
 use world::SplitMix64;

@@ -1,8 +1,8 @@
 //! A modelled SSD keeps the contract of a drive, and time passes in it alone.
 
 use drive::{Drive, Durability};
+use model::modelled::SsdDrive;
 use model::ssd::hybrid::Shape;
-use model::ssd::modelled::SsdDrive;
 use model::ssd::parameters::{Mapping, Parameters, Striping};
 use model::ssd::translation::State;
 use model::ssd::victims::Cleaning;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use model::command::{Command, Completion, Timing};
+use model::split::Stage;
 use model::ssd::amplification::first_in_first_out;
 use model::ssd::hybrid::Shape;
-use model::ssd::machine::{Command, Completion, Machine};
+use model::ssd::machine::Machine;
 use model::ssd::parameters::{Mapping, Parameters, SlcCache, Striping};
-use model::ssd::split::Stage;
 use model::ssd::translation::State;
 use model::ssd::victims::Cleaning;
 use world::SplitMix64;

@@ -19,8 +19,9 @@ pub struct Mechanics {
     pub turn_ns: u64,
     /// From one head to another on the same cylinder.
     pub head_switch_ns: u64,
-    /// How much longer the head needs to settle before it may write.
-    pub settle_ns: u64,
+    /// How much longer the head needs to settle before it may write; less than nothing where the
+    /// curve of the arm was measured with writes.
+    pub settle_ns: i64,
     /// Whether reading and writing begin with whatever block of the request passes first.
     pub any_order: [bool; 2],
 }
@@ -94,7 +95,7 @@ impl Mechanics {
         let arm = self.seek.ns(from.cylinder.abs_diff(to.cylinder));
         let switch = if from.head == to.head { 0 } else { self.head_switch_ns };
         let ns = arm.max(switch);
-        if ns > 0 && write { ns + self.settle_ns } else { ns }
+        if ns > 0 && write { ns.saturating_add_signed(self.settle_ns) } else { ns }
     }
 
     /// Rotation from `now_ns` until a place begins to pass.

@@ -24,6 +24,8 @@ pub struct Parameters {
     pub buffer: Buffer,
     /// Writes.
     pub writes: Writes,
+    /// The arm leaves for the next command while the data of a read are still on the link.
+    pub preseek: bool,
     /// In which order commands are served.
     pub schedule: Schedule,
     /// Commands the disk takes at a time.

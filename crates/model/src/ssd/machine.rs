@@ -21,33 +21,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use super::hybrid::Hybrid;
 use super::parameters::{Mapping, Parameters, transfer_ns};
-use super::split::{Split, Stage};
 use super::translation::{Counters, Effects, Place, State, Translation};
-
-/// What the host asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "a range of bytes")]
-pub enum Command {
-    /// Bytes to the host.
-    Read { offset: u64, bytes: u64 },
-    /// Bytes from the host; `durable` ones are acknowledged when they survive a power cut.
-    Write { offset: u64, bytes: u64, durable: bool },
-    /// Everything acknowledged survives a power cut.
-    Flush,
-    /// The bytes are not needed any more.
-    Trim { offset: u64, bytes: u64 },
-}
-
-/// A finished command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
-    /// As given by the owner.
-    pub tag: u64,
-    /// When it ended.
-    pub at_ns: u64,
-    /// Where its time went; its sum is the time since it was submitted.
-    pub split: Split,
-}
+use crate::command::{Command, Completion, Timing};
+use crate::split::{Split, Stage};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -256,16 +232,6 @@ impl Machine {
         }
     }
 
-    /// A command comes from the host.
-    pub fn submit(&mut self, now_ns: u64, tag: u64, command: Command) {
-        if self.active == self.parameters.queue_depth {
-            self.queued.push_back((now_ns, tag, command));
-        } else {
-            self.active += 1;
-            self.accept(now_ns, now_ns, tag, command);
-        }
-    }
-
     fn accept(&mut self, now_ns: u64, submitted_ns: u64, tag: u64, command: Command) {
         let p = &self.parameters;
         let busy_ns = match command {
@@ -285,33 +251,6 @@ impl Machine {
         let id = self.submitted;
         self.requests.insert(id, request);
         self.push(since_ns, Event::Begin(id));
-    }
-
-    /// When something happens next, if nothing is submitted before.
-    #[must_use]
-    pub fn next_ns(&self) -> Option<u64> {
-        self.events.peek().map(|Reverse((at, _, _))| *at)
-    }
-
-    /// Lets everything happen that is due.
-    pub fn advance(&mut self, now_ns: u64) {
-        while self.next_ns().is_some_and(|at| at <= now_ns) {
-            let Some(Reverse((at, _, event))) = self.events.pop() else { return };
-            match event {
-                Event::Begin(id) => self.begin(at, id),
-                Event::Arrived(id) => {
-                    self.waiting.push_back(id);
-                    self.admit(at);
-                }
-                Event::Die(die) => self.die_done(at, die),
-                Event::End(id) => self.end(at, id),
-            }
-        }
-    }
-
-    /// A command that is over.
-    pub fn completion(&mut self) -> Option<Completion> {
-        self.done.pop_front()
     }
 
     fn request(&mut self, id: u64) -> &mut Request {
@@ -492,5 +431,39 @@ impl Machine {
                 self.push(now_ns + acknowledge_ns, Event::End(id));
             }
         }
+    }
+}
+
+impl Timing for Machine {
+    fn submit(&mut self, now_ns: u64, tag: u64, command: Command) {
+        if self.active == self.parameters.queue_depth {
+            self.queued.push_back((now_ns, tag, command));
+        } else {
+            self.active += 1;
+            self.accept(now_ns, now_ns, tag, command);
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        while self.next_ns().is_some_and(|at| at <= now_ns) {
+            let Some(Reverse((at, _, event))) = self.events.pop() else { return };
+            match event {
+                Event::Begin(id) => self.begin(at, id),
+                Event::Arrived(id) => {
+                    self.waiting.push_back(id);
+                    self.admit(at);
+                }
+                Event::Die(die) => self.die_done(at, die),
+                Event::End(id) => self.end(at, id),
+            }
+        }
+    }
+
+    fn completion(&mut self) -> Option<Completion> {
+        self.done.pop_front()
     }
 }

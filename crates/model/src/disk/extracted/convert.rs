@@ -81,6 +81,7 @@ pub fn disk(
         link_block_ns: [block_ns; 2],
         buffer: buffer(specs)?,
         writes,
+        preseek: specs.count::<u32>("Preseeking level")? == 2,
         schedule: Schedule::FirstCome,
         queue_depth: specs.count::<u32>("Max queue length")?.max(1),
     })
@@ -237,12 +238,16 @@ fn mechanics(
     if !(100.0..=100_000.0).contains(&rpm) {
         return wrong("Rotation speed (in rpms)", rpm);
     }
+    let settle_ms = block.number("Add. write settling delay")?;
+    if !(-1000.0..=1000.0).contains(&settle_ms) {
+        return wrong("Add. write settling delay", settle_ms);
+    }
     Ok(Mechanics {
         seek: Rc::new(seek(block, layout.cylinders(), seeks)?),
         layout: Rc::new(layout),
         turn_ns: (60e9 / rpm).round() as u64,
         head_switch_ns: block.ms("Head switch time")?,
-        settle_ns: block.ms("Add. write settling delay")?,
+        settle_ns: (settle_ms * 1e6).round() as i64,
         any_order: [specs.flag("Immediate buffer read")?, specs.flag("Immediate buffer write")?],
     })
 }

@@ -3,7 +3,7 @@
 /// What a request waits for or is served by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// A place in the queue of commands the drive takes.
+    /// A place in the queue of commands the drive takes, or a hard disk's arm.
     Queue,
     /// The host link.
     Link,
@@ -15,11 +15,17 @@ pub enum Stage {
     Die,
     /// A channel.
     Channel,
-    /// Everything buffered being programmed, and the map being saved.
+    /// Everything buffered being programmed or written, and the map being saved.
     Flush,
+    /// A hard disk's arm, with head switch and settling.
+    Seek,
+    /// The platter turning to the first block.
+    Rotation,
+    /// Blocks passing under the head, with what it takes from track to track.
+    Media,
 }
 
-const STAGES: usize = 7;
+const STAGES: usize = 10;
 
 /// A request's response time by stage: waited for and served. Their sum is the response time.
 /// Of a request with several parts it is the way of the part that ended last.
@@ -30,7 +36,7 @@ pub struct Split {
 }
 
 impl Split {
-    pub(super) fn add(&mut self, stage: Stage, waited_ns: u64, served_ns: u64) {
+    pub(crate) fn add(&mut self, stage: Stage, waited_ns: u64, served_ns: u64) {
         self.waited_ns[stage as usize] += waited_ns;
         self.served_ns[stage as usize] += served_ns;
     }

@@ -1,4 +1,4 @@
-//! A modelled SSD as a drive: its machine decides when an operation ends, memory keeps the bytes.
+//! A modelled drive: its machine decides when an operation ends, memory keeps the bytes.
 //!
 //! An operation goes to the machine when it is asked for, so that dropping it does not undo it. One
 //! task sleeps until the machine's next event and hands out completions; it exists only while
@@ -15,12 +15,11 @@ use drive::{
 };
 use world::{Notify, ReadBufs, World, WriteBufs, race, total_bytes};
 
-use super::machine::{Command, Machine};
-use super::parameters::Parameters;
-use super::split::Split;
-use super::translation::{Counters, State};
+use crate::command::{Command, Timing};
+use crate::split::Split;
+use crate::{disk, ssd};
 
-/// Sector that hosts address.
+/// Sector that hosts of SSDs address.
 const BLOCK_BYTES: u32 = 512;
 
 /// Who waits for a command.
@@ -30,9 +29,9 @@ struct Waiting {
     waker: RefCell<Option<Waker>>,
 }
 
-struct Inner {
+struct Inner<M> {
     world: World,
-    machine: RefCell<Machine>,
+    machine: RefCell<M>,
     waiting: RefCell<BTreeMap<u64, Rc<Waiting>>>,
     tags: Cell<u64>,
     pumping: Cell<bool>,
@@ -40,27 +39,62 @@ struct Inner {
     spent: RefCell<(u64, Split)>,
 }
 
-/// A modelled SSD.
-pub struct SsdDrive {
+/// A modelled drive in a world of virtual time. It reads as zeroes at first.
+pub struct Modelled<M> {
     facts: Facts,
     content: Rc<MemoryDrive>,
-    inner: Rc<Inner>,
+    inner: Rc<Inner<M>>,
 }
 
+/// A modelled SSD.
+pub type SsdDrive = Modelled<ssd::machine::Machine>;
+
+/// A modelled hard disk.
+pub type DiskDrive = Modelled<disk::machine::Machine>;
+
 impl SsdDrive {
-    /// A drive in `state` in a world of virtual time. It reads as zeroes, whatever its state; the
-    /// state decides how its flash is used. `seed` decides where that content lies.
+    /// A drive in `state`, which decides how its flash is used; `seed` decides where that content
+    /// lies.
     #[must_use]
-    pub fn new(world: &World, parameters: Parameters, state: State, seed: u64) -> Self {
+    pub fn new(
+        world: &World,
+        parameters: ssd::parameters::Parameters,
+        state: ssd::translation::State,
+        seed: u64,
+    ) -> Self {
         let name = parameters.name.clone();
         let content = MemoryDrive::new(&name, parameters.capacity_bytes, BLOCK_BYTES);
         let preferred_bytes = u64::from(parameters.page_bytes);
-        SsdDrive {
+        let machine = ssd::machine::Machine::new(parameters, state, seed);
+        Self::assemble(world, content, preferred_bytes, machine)
+    }
+
+    /// What translation did so far.
+    #[must_use]
+    pub fn counters(&self) -> ssd::translation::Counters {
+        self.inner.machine.borrow().counters()
+    }
+}
+
+impl DiskDrive {
+    /// A disk whose platter begins to turn with the world.
+    #[must_use]
+    pub fn new(world: &World, parameters: disk::parameters::Parameters) -> Self {
+        let bytes = parameters.blocks * u64::from(parameters.block_bytes);
+        let content = MemoryDrive::new(&parameters.name, bytes, parameters.block_bytes);
+        let preferred_bytes = content.facts().preferred_bytes;
+        Self::assemble(world, content, preferred_bytes, disk::machine::Machine::new(parameters))
+    }
+}
+
+impl<M: Timing + 'static> Modelled<M> {
+    fn assemble(world: &World, content: MemoryDrive, preferred_bytes: u64, machine: M) -> Self {
+        Modelled {
             facts: Facts { preferred_bytes, ..content.facts().clone() },
             content: Rc::new(content),
             inner: Rc::new(Inner {
                 world: world.clone(),
-                machine: RefCell::new(Machine::new(parameters, state, seed)),
+                machine: RefCell::new(machine),
                 waiting: RefCell::default(),
                 tags: Cell::new(0),
                 pumping: Cell::new(false),
@@ -68,12 +102,6 @@ impl SsdDrive {
                 spent: RefCell::default(),
             }),
         }
-    }
-
-    /// What translation did so far.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.inner.machine.borrow().counters()
     }
 
     /// Commands that ended, and the sum of their times by stage.
@@ -98,8 +126,8 @@ impl SsdDrive {
     }
 }
 
-impl Inner {
-    fn start(this: &Rc<Inner>, command: Command) -> Rc<Waiting> {
+impl<M: Timing + 'static> Inner<M> {
+    fn start(this: &Rc<Self>, command: Command) -> Rc<Waiting> {
         let tag = this.tags.get();
         this.tags.set(tag + 1);
         let waiting = Rc::new(Waiting::default());
@@ -138,7 +166,7 @@ impl Inner {
     }
 }
 
-impl Drive for SsdDrive {
+impl<M: Timing + 'static> Drive for Modelled<M> {
     fn facts(&self) -> &Facts {
         &self.facts
     }

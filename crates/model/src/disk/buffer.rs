@@ -1,0 +1,129 @@
+//! The segments of a disk's buffer: which blocks are in them, and which is used next.
+
+use super::parameters::Buffer;
+
+/// A run of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Segment {
+    /// First block.
+    pub first: u64,
+    /// Behind the last block; equal to the first when it is empty.
+    pub end: u64,
+    /// Filled by a write.
+    pub written: bool,
+    /// Behind the last block that reading ahead may bring.
+    pub ahead_end: u64,
+    used: u64,
+}
+
+/// All segments of a disk.
+#[derive(Debug, Clone)]
+pub struct Segments {
+    list: Vec<Segment>,
+    buffer: Buffer,
+    uses: u64,
+}
+
+/// What the buffer has of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// All of it, in this segment.
+    Whole(usize),
+    /// Its beginning.
+    Part(usize),
+    /// Nothing.
+    Nothing,
+}
+
+impl Segments {
+    /// Empty segments.
+    #[must_use]
+    pub fn new(buffer: Buffer) -> Self {
+        Segments { list: vec![Segment::default(); buffer.segments as usize], buffer, uses: 0 }
+    }
+
+    /// A segment.
+    #[must_use]
+    pub fn get(&self, index: usize) -> &Segment {
+        &self.list[index]
+    }
+
+    /// What is there of `blocks` blocks from `first` on.
+    #[must_use]
+    pub fn find(&self, first: u64, blocks: u64) -> Found {
+        let mut found = Found::Nothing;
+        for (index, segment) in self.list.iter().enumerate() {
+            let usable = !segment.written || self.buffer.hits_on_writes;
+            let apart = self.buffer.write_segment && index == 0;
+            if !usable || apart || first < segment.first || first >= segment.end {
+                continue;
+            }
+            if first + blocks <= segment.end {
+                return Found::Whole(index);
+            }
+            found = Found::Part(index);
+        }
+        found
+    }
+
+    /// The segment that was not used for longest, for a read or a write; empty ones first.
+    #[must_use]
+    pub fn oldest(&self, write: bool) -> usize {
+        let apart = self.buffer.write_segment;
+        if apart && write {
+            return 0;
+        }
+        let from = usize::from(apart);
+        let age = |index: &usize| {
+            let segment = &self.list[*index];
+            (segment.first < segment.end, segment.used)
+        };
+        (from..self.list.len()).min_by_key(age).expect("a disk has a segment for reads")
+    }
+
+    /// A segment begins anew, empty, at `first`.
+    pub fn begin(&mut self, index: usize, first: u64, written: bool) {
+        self.list[index] = Segment { first, end: first, written, ahead_end: 0, used: 0 };
+        self.touch(index);
+    }
+
+    /// A segment was used.
+    pub fn touch(&mut self, index: usize) {
+        self.uses += 1;
+        self.list[index].used = self.uses;
+    }
+
+    /// Reading ahead into a segment may go on to `end`.
+    pub fn allow(&mut self, index: usize, end: u64) {
+        let segment = &mut self.list[index];
+        segment.ahead_end = segment.ahead_end.max(end);
+    }
+
+    /// Blocks up to `end` are in the segment; it keeps the last ones that fit.
+    pub fn fill(&mut self, index: usize, end: u64) {
+        let segment = &mut self.list[index];
+        segment.end = segment.end.max(end);
+        let size = self.buffer.segment_blocks;
+        segment.first = segment.first.max(segment.end.saturating_sub(size));
+    }
+
+    /// Blocks in front of an empty segment came along.
+    pub fn extend_down(&mut self, index: usize, first: u64) {
+        let segment = &mut self.list[index];
+        segment.first = segment.first.min(first);
+    }
+
+    /// What a write changes is no longer in other segments than `except`.
+    pub fn forget(&mut self, first: u64, blocks: u64, except: usize) {
+        for (index, segment) in self.list.iter_mut().enumerate() {
+            if index != except && first < segment.end && segment.first < first + blocks {
+                segment.end = segment.first;
+            }
+        }
+    }
+
+    /// A segment has nothing any more.
+    pub fn empty(&mut self, index: usize) {
+        self.list[index].end = self.list[index].first;
+    }
+}

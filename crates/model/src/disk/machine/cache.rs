@@ -1,0 +1,161 @@
+//! The write cache: writes that are over for the host and not yet on the platter.
+//!
+//! Runs of blocks, sorted, neighbours merged. They go to the platter when the arm has nothing else
+//! to do for a while, when there are too many of them, or for a flush; the one that is reached
+//! soonest goes first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::super::parameters::{Schedule, WriteCache, Writes};
+use super::writes::Arrival;
+use super::{Event, Machine, Media};
+use crate::split::Stage;
+
+/// How many runs on each side of the arm are looked at for the next one.
+const SIDE_RUNS: usize = 16;
+
+/// Runs of blocks that have to go to the platter.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    /// End of each run, by its first block.
+    runs: BTreeMap<u64, u64>,
+    blocks: u64,
+    /// The run that is on its way.
+    under_way: Option<(u64, u64)>,
+    /// Writes that wait for room.
+    waiting: VecDeque<usize>,
+    last_ns: u64,
+    idle_asked: bool,
+}
+
+impl Cache {
+    /// Whether all of a read is in one run.
+    pub(super) fn has(&self, first: u64, blocks: u64) -> bool {
+        let run = self.runs.range(..=first).next_back();
+        let under_way = self.under_way.iter().map(|(first, end)| (first, end));
+        run.into_iter().chain(under_way).any(|run| *run.0 <= first && first + blocks <= *run.1)
+    }
+
+    fn insert(&mut self, mut first: u64, mut end: u64) {
+        while let Some((&at, &until)) = self.runs.range(..=end).next_back()
+            && until >= first
+        {
+            first = first.min(at);
+            end = end.max(until);
+            self.runs.remove(&at);
+            self.blocks -= until - at;
+        }
+        self.blocks += end - first;
+        self.runs.insert(first, end);
+    }
+
+    pub(super) fn clean(&self) -> bool {
+        self.blocks == 0 && self.under_way.is_none() && self.waiting.is_empty()
+    }
+}
+
+impl Machine {
+    /// A write comes that is over once it is in the cache.
+    pub(super) fn cache_write(&mut self, now_ns: u64, id: usize, cache: WriteCache) {
+        self.cache.last_ns = now_ns;
+        let blocks = self.request(id).blocks;
+        let taken = self.cache.blocks + self.under_way_blocks();
+        if !self.cache.waiting.is_empty() || taken > 0 && taken + blocks > cache.blocks {
+            self.cache.waiting.push_back(id);
+        } else {
+            self.cache_store(now_ns, id);
+        }
+        self.dispatch(now_ns);
+    }
+
+    fn under_way_blocks(&self) -> u64 {
+        self.cache.under_way.map_or(0, |(first, end)| end - first)
+    }
+
+    fn cache_store(&mut self, now_ns: u64, id: usize) {
+        let request = self.request(id);
+        request.served(Stage::Command, request.ready_ns.min(now_ns));
+        request.waited(Stage::Buffer, now_ns);
+        let (first, end) = (request.first, request.end());
+        let at_ns = request.ready_ns.max(now_ns) + self.parameters.overheads.prepare_ns;
+        self.link_write(at_ns, id);
+        self.segments.forget(first, end - first, usize::MAX);
+        self.cache.insert(first, end);
+    }
+
+    /// The disk has had nothing to do for a while.
+    pub(super) fn idle(&mut self, now_ns: u64) {
+        self.cache.idle_asked = false;
+        self.dispatch(now_ns);
+    }
+
+    /// Whether the cache goes before reads.
+    pub(super) fn cache_presses(&self) -> bool {
+        let Writes::InCache(cache) = self.parameters.writes else { return false };
+        self.cache.blocks > cache.high_blocks || !self.cache.waiting.is_empty()
+    }
+
+    /// Sends a run to the platter if it is time for that; false if the arm is still free.
+    pub(super) fn destage(&mut self, now_ns: u64) -> bool {
+        let Writes::InCache(cache) = self.parameters.writes else { return false };
+        if self.cache.runs.is_empty() {
+            return false;
+        }
+        let idle_ns = self.cache.last_ns + cache.idle_ns;
+        if self.flushes.is_empty() && !self.cache_presses() && now_ns < idle_ns {
+            if !std::mem::replace(&mut self.cache.idle_asked, true) {
+                self.push(idle_ns, Event::Idle);
+            }
+            return false;
+        }
+        let first = self.next_run(now_ns);
+        let end = self.cache.runs.remove(&first).expect("it was there");
+        self.cache.blocks -= end - first;
+        self.cache.under_way = Some((first, end));
+        let start_ns = self.stop(now_ns);
+        let mechanics = &self.parameters.mechanics;
+        let place = mechanics.layout.find(first);
+        let visit = mechanics.visit(start_ns, self.position, (first, &place), end - first, true);
+        let there = Arrival { first, start_ns: 0, block_ns: 0 };
+        let (visit, until_ns) = self.write_blocks(visit, first, end, there, 1);
+        self.near = end;
+        self.media = Media::Writing { segment: None, visit, end, until_ns };
+        self.hold_until(until_ns);
+        true
+    }
+
+    /// The run that is reached soonest, of those around the arm; in order, if that is the schedule.
+    fn next_run(&self, now_ns: u64) -> u64 {
+        let runs = &self.cache.runs;
+        let mechanics = &self.parameters.mechanics;
+        let at = self.near;
+        let above = runs.range(at..).map(|run| *run.0);
+        if self.parameters.schedule == Schedule::FirstCome {
+            let first = runs.keys().next().copied();
+            return above.take(1).next().or(first).expect("there are runs");
+        }
+        let below = runs.range(..at).rev().map(|run| *run.0);
+        let near = above.take(SIDE_RUNS).chain(below.take(SIDE_RUNS));
+        let positioning = |first: &u64| {
+            let place = mechanics.layout.find(*first);
+            mechanics.positioning_ns(now_ns, self.position, &place, true)
+        };
+        near.min_by_key(positioning).expect("there are runs")
+    }
+
+    /// A run is on the platter.
+    pub(super) fn cache_written(&mut self, now_ns: u64) {
+        if self.cache.under_way.take().is_none() {
+            return;
+        }
+        let Writes::InCache(cache) = self.parameters.writes else { return };
+        while let Some(&id) = self.cache.waiting.front() {
+            let blocks = self.request(id).blocks;
+            if self.cache.blocks > 0 && self.cache.blocks + blocks > cache.blocks {
+                break;
+            }
+            self.cache.waiting.pop_front();
+            self.cache_store(now_ns, id);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Reads: from the buffer, from what is just coming in, from the platter.
+
+use super::super::buffer::Found;
+use super::super::mechanics::Visit;
+use super::super::parameters::ReadAhead;
+use super::{Event, Holder, Machine, Media};
+use crate::split::Stage;
+
+impl Machine {
+    pub(super) fn read_arrives(&mut self, now_ns: u64, id: usize) {
+        let after = usize::from(self.after_write);
+        let (first, blocks) = (self.request(id).first, self.request(id).blocks);
+        let miss_ns = self.parameters.overheads.read_miss_ns[after];
+        self.request(id).ready_ns = now_ns + miss_ns;
+        let in_cache = self.cache.has(first, blocks);
+        let found = self.segments.find(first, blocks);
+        let pass = in_cache
+            || self.parameters.buffer.hits_pass
+                && matches!(found, Found::Whole(_))
+                && self.link_free_ns <= now_ns;
+        if pass {
+            let ns = self.parameters.overheads.read_hit_ns[after];
+            let ready_ns = now_ns + ns + self.parameters.overheads.prepare_ns;
+            let request = self.request(id);
+            request.served(Stage::Command, ready_ns);
+            request.media_end_ns = ready_ns;
+            if let Found::Whole(segment) = found {
+                self.segments.touch(segment);
+            }
+            self.push(ready_ns, Event::Link(id));
+        } else if self.holder != Holder::Nobody || !self.queue.is_empty() {
+            let leave_ns = self.parameters.overheads.read_leave_ns[after];
+            self.request(id).ready_ns += leave_ns;
+            self.queue.push(id);
+        } else {
+            self.start_read(now_ns, id, true);
+        }
+    }
+
+    /// The arm is the request's. `fresh` ones have just come; others were in the queue.
+    pub(super) fn start_read(&mut self, now_ns: u64, id: usize, fresh: bool) {
+        let overheads = &self.parameters.overheads;
+        let hit_ns = overheads.read_hit_ns[usize::from(self.after_write)];
+        let (prepare_ns, reselect_ns) = (overheads.prepare_ns, overheads.reselect_ns[0]);
+        self.after_write = false;
+        let request = self.request(id);
+        let (first, end) = (request.first, request.end());
+        let ready_ns = request.ready_ns.max(now_ns);
+        let found = self.segments.find(first, end - first);
+        if !fresh {
+            let request = self.request(id);
+            request.served(Stage::Command, request.ready_ns.min(now_ns));
+            request.waited(Stage::Queue, now_ns);
+        }
+        let (mut link_at_ns, media_end_ns) = match found {
+            Found::Whole(segment) | Found::Part(segment) => {
+                let at_ns = if fresh { now_ns + hit_ns } else { ready_ns + reselect_ns };
+                self.request(id).served(Stage::Command, at_ns + prepare_ns);
+                self.segments.touch(segment);
+                self.allow_ahead(segment, first, end);
+                (at_ns + prepare_ns, self.continue_read(now_ns, ready_ns, segment, end))
+            }
+            Found::Nothing => {
+                let segment = self.segments.oldest(false);
+                let start_ns = self.stop(now_ns).max(ready_ns);
+                self.segments.begin(segment, first, false);
+                self.allow_ahead(segment, first, end);
+                let visit = self.begin_read(start_ns, segment, first, end);
+                let request = self.request(id);
+                request.served(Stage::Command, ready_ns);
+                request.waited(Stage::Queue, start_ns);
+                request.served(Stage::Seek, start_ns + visit.seek_ns);
+                request.served(Stage::Rotation, visit.start_ns);
+                let marked_ns = self.passes_ns(visit, first + self.watermark(end - first) - 1);
+                (marked_ns + reselect_ns + prepare_ns, self.passes_ns(visit, end - 1))
+            }
+        };
+        // The link is not kept waiting for blocks that are slower than it is.
+        let before_last_ns = (end - first - 1) * self.parameters.link_block_ns[0];
+        link_at_ns = link_at_ns.max(media_end_ns.saturating_sub(before_last_ns));
+        let request = self.request(id);
+        request.media_end_ns = media_end_ns;
+        request.served(Stage::Media, media_end_ns.min(link_at_ns));
+        self.push(link_at_ns, Event::Link(id));
+        if self.parameters.preseek {
+            self.hold_until(media_end_ns.max(now_ns));
+        } else {
+            self.holder = Holder::Request(id);
+        }
+    }
+
+    /// How many blocks of a request come in before the link is asked for.
+    fn watermark(&self, blocks: u64) -> u64 {
+        let size = self.parameters.buffer.segment_blocks;
+        let mark = blocks.min(size) as f64 * self.parameters.buffer.watermark[0];
+        (mark as u64).clamp(1, blocks)
+    }
+
+    /// A read's data go over the link.
+    pub(super) fn link_read(&mut self, now_ns: u64, id: usize) {
+        let block_ns = self.parameters.link_block_ns[0];
+        let start_ns = now_ns.max(self.link_free_ns);
+        let request = self.request(id);
+        let link_end_ns = start_ns + request.blocks * block_ns;
+        let end_ns = link_end_ns.max(request.media_end_ns + block_ns);
+        request.served(Stage::Media, request.media_end_ns.min(end_ns));
+        request.waited(Stage::Link, start_ns.min(end_ns));
+        request.served(Stage::Link, end_ns);
+        self.link_free_ns = end_ns;
+        let complete_ns = self.parameters.overheads.complete_ns[0];
+        self.end_at(end_ns + complete_ns, id, Stage::Command);
+    }
+
+    /// The pass of the head for a miss.
+    fn begin_read(&mut self, now_ns: u64, segment: usize, first: u64, end: u64) -> Visit {
+        self.near = first;
+        let mechanics = &self.parameters.mechanics;
+        let place = mechanics.layout.find(first);
+        let visit = mechanics.visit(now_ns, self.position, (first, &place), end - first, false);
+        if self.parameters.buffer.free_blocks {
+            // Blocks before the first one may have passed under the head on the way to it.
+            let blocks = u64::from(place.track_blocks);
+            let passed = visit.wait_ns * blocks / mechanics.turn_ns;
+            let before = (blocks - u64::from(place.run)).min(first);
+            self.segments.extend_down(segment, first - passed.min(before));
+        }
+        self.media = Media::Reading { segment, visit };
+        visit
+    }
+
+    /// The rest of a request that is partly there; when the last block is.
+    fn continue_read(&mut self, now_ns: u64, ready_ns: u64, segment: usize, end: u64) -> u64 {
+        let have = self.segments.get(segment).end;
+        if let Media::Reading { segment: reading, visit } = self.media
+            && reading == segment
+        {
+            return if have < end { self.passes_ns(visit, end - 1) } else { 0 };
+        }
+        let ahead_end = self.segments.get(segment).ahead_end;
+        if have >= end && !(self.parameters.buffer.ahead_on_hit && have < ahead_end) {
+            return 0;
+        }
+        let start_ns = self.stop(now_ns).max(ready_ns);
+        let visit = self.begin_read(start_ns, segment, have, end.max(have + 1));
+        if have < end { self.passes_ns(visit, end - 1) } else { 0 }
+    }
+
+    /// When a block has passed, on this track or a later one.
+    fn passes_ns(&self, mut visit: Visit, block: u64) -> u64 {
+        while block >= visit.end {
+            let wanted = block + 1 - visit.end;
+            let next = self.parameters.mechanics.next(&visit, wanted, false);
+            visit = next.expect("a request ends on the disk");
+        }
+        visit.passed_ns(block)
+    }
+
+    /// How far the segment of a request may be filled behind it.
+    fn allow_ahead(&mut self, segment: usize, first: u64, end: u64) {
+        let blocks = self.parameters.blocks;
+        let layout = &self.parameters.mechanics.layout;
+        let behind = |number: u64| layout.find(number.min(blocks - 1));
+        let limit = match self.parameters.buffer.ahead {
+            ReadAhead::Off => end,
+            ReadAhead::Blocks(ahead) => end + ahead,
+            ReadAhead::Track => {
+                let last = behind(end - 1);
+                end - 1 + u64::from(last.run)
+            }
+            ReadAhead::Cylinder => {
+                let cylinder = behind(end - 1).cylinder;
+                let mut limit = end;
+                while limit < blocks && layout.find(limit).cylinder == cylinder {
+                    limit += u64::from(layout.find(limit).run);
+                }
+                limit
+            }
+            ReadAhead::TrackThenNext => {
+                let next = behind(end);
+                let track_end = end + u64::from(next.run);
+                let begun = self.segments.get(segment).first.min(first);
+                // Whether the segment began on a track before this one.
+                if begun + u64::from(behind(begun).run) < track_end {
+                    track_end + u64::from(next.track_blocks)
+                } else {
+                    track_end
+                }
+            }
+        };
+        self.segments.allow(segment, limit.min(blocks));
+    }
+}

@@ -1,0 +1,118 @@
+//! A modelled hard disk keeps the contract of a drive, and time passes in it alone.
+
+use std::rc::Rc;
+
+use drive::{Drive, Durability};
+use model::disk::layout::{HeadOrder, Layout, Region, Sparing, Zone};
+use model::disk::mechanics::Mechanics;
+use model::disk::parameters::{
+    Buffer, Overheads, Parameters, ReadAhead, Schedule, WriteCache, Writes,
+};
+use model::disk::seek::SeekCurve;
+use model::modelled::DiskDrive;
+use world::{World, WriteBufs};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+fn zone(first_cylinder: u32, last_cylinder: u32, track_blocks: u32) -> Zone {
+    Zone {
+        first_cylinder,
+        last_cylinder,
+        track_blocks,
+        offset: 0,
+        unused: 0,
+        track_skew: track_blocks / 10,
+        cylinder_skew: track_blocks / 5,
+        spare: 0,
+        slips: Vec::new(),
+        moved: Vec::new(),
+    }
+}
+
+/// 64 MiB, a turn in 8 ms, a cylinder in 1 ms.
+fn parameters(writes: Writes, schedule: Schedule) -> Parameters {
+    let region = Region::Zone;
+    let sparing = Sparing::Blocks { region, at_front: false, slip_to_end: false };
+    let zones = vec![zone(0, 63, 640), zone(64, 127, 384)];
+    let layout = Layout::new(2, HeadOrder::TurnInZone, sparing, zones);
+    Parameters {
+        name: "modelled".into(),
+        blocks: layout.blocks(),
+        block_bytes: 512,
+        mechanics: Mechanics {
+            layout: Rc::new(layout),
+            seek: Rc::new(SeekCurve::Table(vec![(1, MS), (127, 12 * MS)])),
+            turn_ns: 8 * MS,
+            head_switch_ns: MS / 2,
+            settle_ns: MS as i64 / 2,
+            any_order: [false; 2],
+        },
+        overheads: Overheads {
+            read_hit_ns: [100 * US; 2],
+            read_miss_ns: [200 * US; 2],
+            write_ns: [150 * US; 2],
+            ..Overheads::default()
+        },
+        link_block_ns: [2 * US; 2],
+        buffer: Buffer {
+            segments: 4,
+            segment_blocks: 256,
+            write_segment: false,
+            hits_on_writes: true,
+            ahead: ReadAhead::Blocks(128),
+            ahead_on_hit: true,
+            free_blocks: false,
+            stops_in_block: false,
+            write_stops_ahead: true,
+            watermark: [0.0; 2],
+            hits_pass: true,
+        },
+        writes,
+        preseek: true,
+        schedule,
+        queue_depth: 8,
+    }
+}
+
+const CACHE: Writes =
+    Writes::InCache(WriteCache { blocks: 1024, high_blocks: 768, idle_ns: 5 * MS });
+
+const POSITIONING: Schedule = Schedule::ShortestPositioning { age_max_ns: 500 * MS, window: 32 };
+
+#[test]
+fn it_does_what_a_drive_must() {
+    for writes in [Writes::OnPlatter, Writes::InBuffer { appends: true }, CACHE] {
+        for schedule in [Schedule::FirstCome, Schedule::ShortestSeek, POSITIONING] {
+            let world = World::virtual_time(1);
+            let drive = DiskDrive::new(&world, parameters(writes, schedule));
+            drive::conformance::run(&world, &drive, 7);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_takes_the_same_time() {
+    let run = || {
+        let world = World::virtual_time(3);
+        let drive = DiskDrive::new(&world, parameters(CACHE, POSITIONING));
+        drive::conformance::run(&world, &drive, 7);
+        (world.now_ns(), drive.spent())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_durable_write_waits_for_the_platter() {
+    let world = World::virtual_time(1);
+    let drive = DiskDrive::new(&world, parameters(CACHE, POSITIONING));
+    let time = |durability| {
+        let began = world.now_ns();
+        let data = world.pool().copy_of(&[1; 4096]);
+        world.block_on(drive.write(0, WriteBufs::from_iter([data]), durability)).expect("in range");
+        world.now_ns() - began
+    };
+    assert_eq!(time(Durability::Cached), 150 * US + 8 * 2 * US);
+    // A turn begins at zero, so that its first blocks pass again after 8 ms.
+    assert_eq!(time(Durability::Durable) + 166 * US, 8 * MS + 8 * (8 * MS / 640));
+}
