@@ -512,6 +512,7 @@ impl Bed {
     pub async fn power_cut(&self, random: &mut SplitMix64) -> Result<(), Trouble> {
         self.note(|| "power cut".to_owned());
         self.refresh();
+        self.no_false_alarm()?;
         let syncing = self.array().status().synced_to_bytes.is_some();
         self.unlogged.set(self.promise.hole == Hole::Flight && syncing);
         self.service.set(Service::Cut);
@@ -541,6 +542,7 @@ impl Bed {
         result.map_err(|error| failed("stopping", error))?;
         self.model.borrow_mut().end_flush(&mark);
         self.refresh();
+        self.no_false_alarm()?;
         *self.stopped.borrow_mut() = Some(array.status());
         Ok(())
     }
@@ -683,6 +685,7 @@ impl Bed {
         }
         self.refresh();
         self.scour().await?;
+        self.no_false_alarm()?;
         self.jobs_have_done()?;
         verify::redundancy_agrees(self, &array).await
     }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::time::Duration;
 
 use drive::{Effect, ErrorKind, Operation};
 use world::{SplitMix64, World, join_all};
@@ -157,6 +158,7 @@ async fn client(bed: &Bed, operations: &[Atom<Op>], meanwhile: Meanwhile) -> Res
                 bed.world.sleep(time).await;
                 true
             }
+            Op::Linger { first, count } => linger(bed, first, count).await?,
         };
         if bed.service.get() != Service::Running {
             return Ok(());
@@ -166,6 +168,17 @@ async fn client(bed: &Bed, operations: &[Atom<Op>], meanwhile: Meanwhile) -> Res
         }
     }
     Ok(())
+}
+
+/// Writes every two seconds, for longer than two of the bitmap's ticks.
+async fn linger(bed: &Bed, first: u64, count: u64) -> Result<bool, Trouble> {
+    for _ in 0..6 {
+        if bed.service.get() != Service::Running || !bed.write(first, count, false).await? {
+            return Ok(false);
+        }
+        bed.world.sleep(Duration::from_secs(2)).await;
+    }
+    Ok(true)
 }
 
 async fn fate(bed: &Bed, seed: u64, acts: &[Atom<Timed>]) -> Result<(), Trouble> {

@@ -31,6 +31,8 @@ pub struct Member {
     pub faulty: Cell<bool>,
     /// It may hold something else than what it was given, and nothing has compared all of it since.
     pub silent: Cell<bool>,
+    /// It did, at some time.
+    pub was_silent: Cell<bool>,
 }
 
 /// A slot of the array.
@@ -56,8 +58,15 @@ impl Member {
         let faulty = Faulty::new(world, below, random.next_u64());
         let control = faulty.control();
         let drive = Rc::new(faulty);
-        let (faulty, faults) = (Cell::new(false), Rc::default());
-        Member { drive, beneath, control, faults, faulty, silent: Cell::new(false) }
+        Member {
+            drive,
+            beneath,
+            control,
+            faults: Rc::default(),
+            faulty: Cell::new(false),
+            silent: Cell::new(false),
+            was_silent: Cell::new(false),
+        }
     }
 }
 

@@ -44,6 +44,12 @@ pub enum Op {
     Flush,
     /// Nothing for so long.
     Wait(Duration),
+    /// The same place again and again, for so long that bits of others are cleared while the array
+    /// is never at rest.
+    Linger {
+        first: u64,
+        count: u64,
+    },
 }
 
 /// What happens to the array: an administrator's doing, or fate's.
@@ -230,6 +236,7 @@ fn operation(random: &mut SplitMix64, sectors: u64, block: u64, client: u64, cli
     let (first, count) = (place.0 * block, place.1 * block);
     match random.below(15) {
         14 if random.chance(1, 4) => Op::Wait(time(random)),
+        14 if random.chance(1, 8) => Op::Linger { first, count },
         0..6 => Op::Write { first, count, durable: false },
         6 => Op::Write { first, count, durable: true },
         7 => Op::Zero { first, count, durable: random.chance(1, 3) },

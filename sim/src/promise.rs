@@ -22,6 +22,9 @@ pub enum Policy {
     Journal,
 }
 
+/// Some bits for each member.
+const BITMAP_CHUNK_BYTES: u32 = 16 << 10;
+
 impl Policy {
     /// As the engine wants it, with the drive for the journal where there is one.
     pub fn consistency(self, journal: Option<Rc<dyn Drive>>) -> Consistency {
@@ -30,7 +33,7 @@ impl Policy {
             Policy::Ppl => Consistency::Ppl,
             Policy::Journal => journal.map_or(Consistency::Resync, Consistency::Journal),
             Policy::Resync => Consistency::Resync,
-            Policy::Bitmap => Consistency::Bitmap,
+            Policy::Bitmap => Consistency::Bitmap { chunk_bytes: Some(BITMAP_CHUNK_BYTES) },
         }
     }
 

@@ -8,8 +8,29 @@ use array::ChecksumStatus;
 use drive::{Effect, Fault, Operation};
 
 use crate::bed::{Bed, SECTOR, Trouble, failed};
+use crate::members::Member;
+
+impl Member {
+    fn turns_silent(&self) {
+        self.silent.set(true);
+        self.was_silent.set(true);
+    }
+}
 
 impl Bed {
+    /// Nothing is called wrong on a drive that never changed anything silently: no checksum is
+    /// believed that is not of what the drive was last given.
+    pub fn no_false_alarm(&self) -> Result<(), Trouble> {
+        for slot in self.array().status().slots {
+            let drive = slot.drive.as_deref().and_then(|name| self.named(name));
+            if slot.wrong_blocks > 0 && drive.is_some_and(|at| !self.members[at].was_silent.get()) {
+                let (wrong, name) = (slot.wrong_blocks, slot.drive.unwrap_or_default());
+                return Err(Trouble::Failed(format!("{wrong} blocks of {name} are called wrong")));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the array would notice content that changes silently now.
     pub fn notices(&self) -> bool {
         self.array().status().checksums == Some(ChecksumStatus::Valid)
@@ -24,7 +45,7 @@ impl Bed {
     pub async fn rot(&self, slot: usize, sector: u64, count: u64) -> Result<(), Trouble> {
         self.note(|| format!("{slot} rots in {sector}..{} of its data", sector + count));
         let member = self.member(slot);
-        member.silent.set(true);
+        member.turns_silent();
         for sector in sector..sector + count {
             // Not always the same byte, and never one that is not there.
             let byte = sector * 37 % SECTOR;
@@ -38,7 +59,7 @@ impl Bed {
     pub fn mishandles(&self, slot: usize, effect: Effect) {
         self.note(|| format!("the next write of data on {slot}: {effect:?}"));
         let member = self.member(slot);
-        member.silent.set(true);
+        member.turns_silent();
         let data = self.data_offset..self.data_offset + self.member_sectors() * SECTOR;
         let fault = Fault::new(effect).on(Operation::Write).within(data).times(1);
         member.faults.borrow_mut().push((member.control.add(fault), false));

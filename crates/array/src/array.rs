@@ -253,13 +253,7 @@ impl Array {
         let task = self.0.world.spawn(async move {
             let result = async {
                 core.metadata.mark_dirty(&core).await?;
-                let Some(bitmap) = &core.bitmap else { return work.await };
-                if !mutant::planted(Mutant::BitmapNotSet) {
-                    bitmap.begin(&core, &extent).await?;
-                }
-                let result = work.await;
-                bitmap.end(&core, &extent, result.is_err());
-                result
+                core.intended(&extent, work).await
             };
             let result = result.await;
             core.writes_in_flight.leave();

@@ -19,7 +19,7 @@ use world::{Gate, World};
 use crate::array::Array;
 use crate::bad_blocks::BadBlocks;
 use crate::bitmap::{Bitmap, BitmapTrouble, Source};
-use crate::checksums;
+use crate::checksums::{self, RESTLESS_BYTES_MAX};
 use crate::core::Core;
 use crate::examine::{Scan, level_of};
 use crate::job::Jobs;
@@ -161,23 +161,26 @@ impl Scan {
             replay::overlay(&mut members);
         }
         let scrub = self.scrub_post(world, assembly, view.set_uuid, mode).await;
-        let checksums = checksums::attach(world, self, assembly, &mut members, mode).await;
-        let facts = facts_of(view, &geometry, &members, mode.read_only);
         let degraded = !assembly.is_whole();
         let known = redundant && !mutant::planted(Mutant::ResyncNever);
         let synced_to = |replayed, degraded| match known {
             true => log::synced_to(view.resync, replayed, degraded),
             false => u64::MAX,
         };
+        // Until its log is replayed an array is what its superblocks say.
+        let found_synced_to = synced_to(Replayed::Nothing, degraded);
+        let bitmap = self.bitmap(world, assembly, &geometry, found_synced_to, mode).await?;
+        let restless = bitmap.as_ref();
+        let restless = restless.and_then(|bitmap| bitmap.restless(&geometry, RESTLESS_BYTES_MAX));
+        let checksums =
+            checksums::attach(world, self, assembly, &mut members, restless, mode).await;
+        let facts = facts_of(view, &geometry, &members, mode.read_only);
         let mirrored = geometry.copies() > 1;
         let slots = members.into_iter().map(|member| match member {
             Some((member, state)) => Slot::new(Some(member), state, mirrored),
             None => Slot::new(None, SlotState::Missing, mirrored),
         });
-        // Until its log is replayed an array is what its superblocks say.
-        let found_synced_to = synced_to(Replayed::Nothing, degraded);
         let log = if mode.read_only { Log::None } else { self.log(assembly, journal) };
-        let bitmap = self.bitmap(world, assembly, &geometry, found_synced_to, mode).await?;
         let metadata = self.metadata(world, assembly, mode);
         for (slot, error) in unreliable {
             metadata.note_failure(slot, error);

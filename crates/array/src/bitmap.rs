@@ -11,10 +11,12 @@ use format::md::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader};
 use geometry::Geometry;
 use world::{Pool, Semaphore, WriteBufs, join_all};
 
+use crate::bad_blocks::Ranges;
 use crate::bits::Bits;
 use crate::core::Core;
 use crate::examine::read_bytes;
 use crate::intent::{Intent, Page};
+use crate::mutant::{self, Mutant};
 use crate::slot::{Member, SlotState};
 
 /// The largest bitmap that is read: md keeps 128 KiB for it, and a damaged header may say anything.
@@ -356,6 +358,10 @@ impl Bitmap {
         if quiet.next(0).is_none() || !self.may_clear(core) {
             return Ok(());
         }
+        // Where no bit is set, checksums outlive a sudden end.
+        if !mutant::planted(Mutant::BitsClearedBeforeSums) {
+            core.store_sums().await?;
+        }
         core.flush_members().await?;
         loop {
             let failed = {
@@ -408,6 +414,33 @@ impl Bitmap {
     /// The members as they are have what was read; others get all of it with the next write.
     pub(crate) fn held_by(&self, core: &Core) {
         *self.holders.borrow_mut() = holders(core).iter().map(holder).collect();
+    }
+
+    /// Per slot, the ranges of its member's data area that may have been written since bits were
+    /// last cleared, rising; `None` where bits can't be believed, or stand for more than `limit`.
+    pub(crate) fn restless(&self, geometry: &Geometry, limit: u64) -> Option<Vec<Vec<Range<u64>>>> {
+        let intent = self.intent.borrow();
+        let covered = covered_bytes(geometry);
+        let next = |from| intent.next_dirty(from).filter(|dirty| dirty.start < covered);
+        let dirty = std::iter::successors(next(0), |dirty| next(dirty.end));
+        let dirty: Vec<_> = dirty.map(|dirty| dirty.start..dirty.end.min(covered)).collect();
+        let total: u64 = dirty.iter().map(|dirty| dirty.end - dirty.start).sum();
+        if !intent.trusted() || total > limit {
+            return None;
+        }
+        if let Geometry::Parity(_) = geometry {
+            return Some(vec![dirty; geometry.members()]);
+        }
+        let mut of_slots = vec![Ranges::default(); geometry.members()];
+        for run in
+            dirty.iter().flat_map(|dirty| geometry.runs(dirty.start, dirty.end - dirty.start))
+        {
+            for copy in 0..geometry.copies() {
+                let place = geometry.copy(&run, copy);
+                of_slots[place.member].add(place.offset, place.offset + run.bytes);
+            }
+        }
+        Some(of_slots.iter().map(Ranges::to_vec).collect())
     }
 
     /// Everything in these bytes was made to agree.

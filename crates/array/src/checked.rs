@@ -15,7 +15,8 @@
 mod header;
 mod pages;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
@@ -44,8 +45,10 @@ pub(crate) struct MemberSums {
     header: HeaderKeeper,
     /// Blocks that are being written.
     claims: RangeLocks,
-    /// Blocks that were not what their checksums say.
+    /// Times that blocks were not what their checksums say.
     wrong: Cell<u64>,
+    /// Blocks that were so when they were last read, and have not been written since.
+    known_wrong: RefCell<BTreeSet<u64>>,
     /// Times that what was known of blocks was given up.
     losses: Cell<u64>,
     zero_sum: u32,
@@ -59,17 +62,6 @@ impl MemberSums {
         superblock: &Superblock,
         area: SumsArea,
         start: Start,
-    ) -> MemberSums {
-        Self::with_limit(world, drive, superblock, area, start, PAGES_MAX)
-    }
-
-    fn with_limit(
-        world: &World,
-        drive: Rc<dyn Drive>,
-        superblock: &Superblock,
-        area: SumsArea,
-        start: Start,
-        pages_max: usize,
     ) -> MemberSums {
         let owner = owner(superblock);
         let block_bytes = drive.facts().block_bytes.max(BLOCK_BYTES as u32);
@@ -85,7 +77,7 @@ impl MemberSums {
                 area,
                 owner,
                 start.epoch(),
-                pages_max,
+                PAGES_MAX,
             ),
             header: HeaderKeeper::new(Rc::clone(&drive), pool, area, owner, bond, start),
             drive,
@@ -93,6 +85,7 @@ impl MemberSums {
             area,
             claims: RangeLocks::default(),
             wrong: Cell::new(0),
+            known_wrong: RefCell::default(),
             losses: Cell::new(0),
             zero_sum: block_sum(&[0; BLOCK_BYTES as usize]),
         }
@@ -128,15 +121,42 @@ impl MemberSums {
         self.header.complete.set(complete);
     }
 
+    /// Forgets what is known of ranges of the data area, which don't overlap; true if that was
+    /// done. It is not where it takes more pages than are kept in memory. Writes nothing.
+    pub(crate) async fn forget(&self, ranges: &[Range<u64>]) -> bool {
+        let covered = self.area.covered_bytes / BLOCK_BYTES;
+        let blocks = |range: &Range<u64>| {
+            range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES).min(covered)
+        };
+        let pages = ranges.iter().map(|range| Pages::numbers(&blocks(range)));
+        if pages.map(|pages| pages.end - pages.start).sum::<u64>() > PAGES_MAX as u64 {
+            return false;
+        }
+        for blocks in ranges.iter().map(blocks) {
+            let held = self.pages.load(&blocks).await;
+            blocks.for_each(|block| held.set(block, NO_SUM));
+        }
+        true
+    }
+
+    /// Writes the checksums that changed: durable with the next flush of the member.
+    ///
+    /// # Errors
+    /// The member can't be written.
+    pub(crate) async fn store(&self) -> Result<(), DriveError> {
+        if mutant::planted(Mutant::SumsNotWritten) {
+            return Ok(());
+        }
+        self.pages.write_changed().await
+    }
+
     /// Makes the checksums of what is durable now durable too, unless writes are under way.
     ///
     /// # Errors
     /// The member can't be written.
     pub(crate) async fn settle(&self) -> Result<(), DriveError> {
         let changes = self.header.changes();
-        if !mutant::planted(Mutant::SumsNotWritten) {
-            self.pages.write_changed().await?;
-        }
+        self.store().await?;
         self.drive.flush().await?;
         self.header.settled(changes);
         Ok(())
@@ -231,6 +251,7 @@ impl MemberSums {
         let mut done = self.drive.read(offset, buffers).await;
         if let Some(block) = self.judged(held, &blocks, &done) {
             self.wrong.set(self.wrong.get() + 1);
+            self.known_wrong.borrow_mut().insert(block);
             let at = self.area.data_offset_bytes + block * BLOCK_BYTES;
             let error = self.error(ErrorKind::Media, Operation::Read, at, BLOCK_BYTES);
             let differs = io::Error::new(io::ErrorKind::InvalidData, "not what its checksum says");
@@ -320,7 +341,8 @@ fn first_wrong(held: &Held, first: u64, buffers: &ReadBufs) -> Option<u64> {
     wrong
 }
 
-/// A change under way. Given up, or failed, nothing is known of its blocks.
+/// A change under way. Given up, or failed, nothing is known of its blocks; but what was wrong
+/// before is not to be taken for right by that.
 struct Change<'a> {
     sums: &'a MemberSums,
     held: &'a Held,
@@ -337,9 +359,16 @@ impl<'a> Change<'a> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        if !self.whole {
+        let mut known_wrong = self.sums.known_wrong.borrow_mut();
+        if self.whole {
+            // Nearly always there are none.
+            if !known_wrong.is_empty() {
+                known_wrong.retain(|block| !self.blocks.contains(block));
+            }
+        } else {
             self.sums.lose();
-            self.blocks.clone().for_each(|block| self.held.set(block, NO_SUM));
+            let unknown = self.blocks.clone().filter(|block| !known_wrong.contains(block));
+            unknown.for_each(|block| self.held.set(block, NO_SUM));
         }
         self.sums.header.ended();
     }

@@ -2,10 +2,11 @@
 //! what they are worth.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use drive::{Drive, DriveError};
+use drive::{Drive, DriveError, Operation};
 use format::md::{Assembly, SECTOR_BYTES, Superblock};
 use format::own::SumsArea;
 use format::own::checksums::{Bond, Header, PAGE_BYTES, Standing};
@@ -15,6 +16,7 @@ use crate::assemble::OpenMode;
 use crate::checked::{Checked, MemberSums, Start, owner};
 use crate::core::Core;
 use crate::examine::{Scan, read_bytes};
+use crate::mutant::{self, Mutant};
 use crate::slot::{Member, Slot, SlotState};
 
 /// What the checksums of an array's data are worth.
@@ -56,6 +58,10 @@ pub(crate) struct Checksums {
 /// A member's header is waited for as long; one that can't be read tells nothing.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
+/// With more that was restless than this, in bytes that the bitmap covers, all checksums are given
+/// up: finding the others would keep the array shut for long.
+pub(crate) const RESTLESS_BYTES_MAX: u64 = 4 << 30;
+
 /// What the headers on a member say.
 async fn standing(
     world: &World,
@@ -83,11 +89,15 @@ async fn standing(
 }
 
 /// Puts members that keep checksums, or should, behind a drive that compares. Writes nothing.
+///
+/// `restless` is, per slot, where writes may have been under way when the array went down; without
+/// it that may be anywhere.
 pub(crate) async fn attach(
     world: &World,
     scan: &Scan,
     assembly: &Assembly,
     members: &mut [Option<(Member, SlotState)>],
+    restless: Option<Vec<Vec<Range<u64>>>>,
     mode: OpenMode,
 ) -> Checksums {
     let view = &scan.candidates[assembly.reference].view;
@@ -103,22 +113,33 @@ pub(crate) async fn attach(
     }
     let kept = found.iter().any(|(.., standing)| *standing != Standing::Absent);
     for (slot, superblock, area, standing) in found.into_iter().filter(|_| kept) {
-        let start = Start::decide(&standing, mode.read_only, mode.now_seconds);
-        let Some((member, _)) = &mut members[slot] else { continue };
-        let Some(start) = start else { continue };
-        put_behind(world, member, superblock, area, start);
+        let Some((member, state)) = &mut members[slot] else { continue };
+        let drive = Rc::clone(&member.drive);
+        let sums = |start| MemberSums::new(world, Rc::clone(&drive), superblock, area, start);
+        let mut believed = Start::settled(&standing).map(sums);
+        if let (Some(restless), SlotState::InSync, false) = (&restless, *state, mode.read_only)
+            && let Some(start) = Start::unsettled(&standing)
+        {
+            believed = forgetful(world, sums(start), &restless[slot]).await;
+        }
+        let anew = || (!mode.read_only).then(|| sums(Start::anew(&standing, mode.now_seconds)));
+        if let Some(sums) = believed.or_else(anew) {
+            put_behind(member, sums);
+        }
     }
     Checksums { kept, ..Checksums::default() }
 }
 
-fn put_behind(
-    world: &World,
-    member: &mut Member,
-    superblock: &Superblock,
-    area: SumsArea,
-    start: Start,
-) {
-    let sums = MemberSums::new(world, Rc::clone(&member.drive), superblock, area, start);
+/// Checksums without those of blocks that were restless; `None` where there are too many of them.
+async fn forgetful(world: &World, sums: MemberSums, restless: &[Range<u64>]) -> Option<MemberSums> {
+    if mutant::planted(Mutant::RestlessSumsKept) {
+        return Some(sums);
+    }
+    let forgotten = world.within(READ_LIMIT, "pages of checksums", sums.forget(restless)).await;
+    forgotten.unwrap_or(false).then_some(sums)
+}
+
+fn put_behind(member: &mut Member, sums: MemberSums) {
     let sums = Rc::new(sums);
     member.drive = Rc::new(Checked(Rc::clone(&sums)));
     member.sums = Some(sums);
@@ -130,19 +151,20 @@ pub(crate) async fn attach_returning(core: &Core, member: &mut Member, superbloc
     let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
     let Some(area) = area.filter(|_| core.checksums.kept) else { return };
     let standing = standing(&core.world, member.drive.as_ref(), superblock, area).await;
-    if let Some(start) = Start::decide(&standing, false, core.metadata.now_seconds(core)) {
-        put_behind(&core.world, member, superblock, area, start);
-    }
+    let anew = || Start::anew(&standing, core.metadata.now_seconds(core));
+    let start = Start::settled(&standing).unwrap_or_else(anew);
+    let drive = Rc::clone(&member.drive);
+    put_behind(member, MemberSums::new(&core.world, drive, superblock, area, start));
 }
 
 /// Puts a member that is new in the set behind a drive that compares, where the set keeps
 /// checksums: it has none yet, whatever lies in its area.
 pub(crate) fn attach_new(core: &Core, member: &mut Member, superblock: &Superblock) {
     let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
-    let start = Start::decide(&Standing::Absent, false, core.metadata.now_seconds(core));
-    if let (true, Some(area), Some(start)) = (core.checksums.kept, area, start) {
-        put_behind(&core.world, member, superblock, area, start);
-    }
+    let Some(area) = area.filter(|_| core.checksums.kept) else { return };
+    let start = Start::anew(&Standing::Absent, core.metadata.now_seconds(core));
+    let drive = Rc::clone(&member.drive);
+    put_behind(member, MemberSums::new(&core.world, drive, superblock, area, start));
 }
 
 /// The first header of a new member, for its slot on the drive: it has no checksums yet.
@@ -182,14 +204,34 @@ impl Core {
         !self.checksums.kept || self.slots.iter().filter(|slot| slot.writable()).all(complete)
     }
 
+    /// Writes the checksums that changed, those of replacements too: durable with the members' next
+    /// flush.
+    ///
+    /// # Errors
+    /// As [`Core::fail_members`].
+    pub(crate) async fn store_sums(&self) -> Result<(), DriveError> {
+        // One that takes its slot meanwhile would be found in neither list later.
+        let replacements = self.replacements();
+        let store = async |sums: Rc<MemberSums>| sums.store().await;
+        let mut failed = self.each_sums(Operation::Write, store).await;
+        let store = async |member: &Member| match &member.sums {
+            Some(sums) => {
+                self.patiently(sums.drive().as_ref(), Operation::Write, sums.store()).await
+            }
+            None => Ok(()),
+        };
+        failed.extend(self.each_of(replacements, store).await);
+        self.fail_members(failed).await
+    }
+
     /// Makes the checksums durable, as far as no write is under way; for what is about to be
     /// called clean.
     ///
     /// # Errors
     /// As [`Core::fail_members`].
     pub(crate) async fn settle_sums(&self) -> Result<(), DriveError> {
-        let settles = self.sums().map(|(slot, sums)| async move { (slot, sums.settle().await) });
-        self.fail_those(join_all(settles.collect::<Vec<_>>()).await).await
+        let settle = async |sums: Rc<MemberSums>| sums.settle().await;
+        self.fail_members(self.each_sums(Operation::Flush, settle).await).await
     }
 
     /// Settles, and says so on the members.
@@ -197,16 +239,23 @@ impl Core {
     /// # Errors
     /// As [`Core::fail_members`].
     pub(crate) async fn persist_sums(&self) -> Result<(), DriveError> {
-        let persists = self.sums().map(|(slot, sums)| async move { (slot, sums.persist().await) });
-        self.fail_those(join_all(persists.collect::<Vec<_>>()).await).await
+        let persist = async |sums: Rc<MemberSums>| sums.persist().await;
+        self.fail_members(self.each_sums(Operation::Flush, persist).await).await
     }
 
-    async fn fail_those(
+    /// Does something to the checksums of each member; gives those on which it failed, or took too
+    /// long.
+    async fn each_sums(
         &self,
-        results: impl IntoIterator<Item = (usize, Result<(), DriveError>)>,
-    ) -> Result<(), DriveError> {
-        let failed = results.into_iter().filter_map(|(slot, result)| Some((slot, result.err()?)));
-        self.fail_members(failed.collect()).await
+        operation: Operation,
+        act: impl AsyncFn(Rc<MemberSums>) -> Result<(), DriveError>,
+    ) -> Vec<(usize, DriveError)> {
+        let acts = self.sums().map(async |(slot, sums)| {
+            let drive = Rc::clone(sums.drive());
+            let acted = self.patiently(drive.as_ref(), operation, act(sums)).await;
+            Some((slot, acted.err()?))
+        });
+        join_all(acts.collect::<Vec<_>>()).await.into_iter().flatten().collect()
     }
 
     /// What the checksums are worth now.

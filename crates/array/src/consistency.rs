@@ -19,7 +19,11 @@ pub enum Consistency {
     /// None: after a sudden end all of the array is made to agree.
     Resync,
     /// A write-intent bitmap on every member: only the parts that were being written are.
-    Bitmap,
+    Bitmap {
+        /// What a bit stands for, in bytes of each member (raid10: of the array): a power of two,
+        /// 4 KiB or more. 64 MiB where nobody chooses, and more where the bits don't fit.
+        chunk_bytes: Option<u32>,
+    },
     /// A partial parity log (RAID 5): parity of the stripes that were being written is mended from
     /// it, also when a member is lost at the same time.
     Ppl,
@@ -33,7 +37,7 @@ impl Consistency {
     pub fn default_for(level: Level, used_bytes: u64) -> Self {
         match level {
             Level::Linear | Level::Raid0 => Consistency::None,
-            _ if used_bytes > BITMAP_FROM_BYTES => Consistency::Bitmap,
+            _ if used_bytes > BITMAP_FROM_BYTES => Consistency::Bitmap { chunk_bytes: None },
             _ => Consistency::Resync,
         }
     }
@@ -52,7 +56,7 @@ impl fmt::Display for Consistency {
         f.write_str(match self {
             Consistency::None => "none",
             Consistency::Resync => "resync",
-            Consistency::Bitmap => "bitmap",
+            Consistency::Bitmap { .. } => "bitmap",
             Consistency::Ppl => "ppl",
             Consistency::Journal(_) => "journal",
         })
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn only_logs_close_the_write_hole() {
-        assert!(Consistency::Bitmap.leaves_write_hole(Level::Raid6));
+        assert!(Consistency::Bitmap { chunk_bytes: None }.leaves_write_hole(Level::Raid6));
         assert!(!Consistency::Ppl.leaves_write_hole(Level::Raid5));
         assert!(!Consistency::Resync.leaves_write_hole(Level::Raid10));
     }

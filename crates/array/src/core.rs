@@ -21,7 +21,7 @@ use crate::metadata::Metadata;
 use crate::mutant::{self, Mutant};
 use crate::policy::Policy;
 use crate::scrub::ScrubPost;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Member, Replacement, Slot, SlotState};
 use crate::stripe::Gather;
 use crate::unsynced::Unsynced;
 
@@ -236,14 +236,34 @@ impl Core {
             Some((slot, member.drive.flush()))
         });
         // One that takes its slot meanwhile would be found in neither list later.
-        let replacements = self.slots.iter().enumerate();
-        let replacements = replacements.filter_map(|(slot, of)| Some((slot, of.replacement()?)));
-        let skipped = mutant::planted(Mutant::ReplacementNotFlushed);
-        let replacements: Vec<_> = replacements.filter(|_| !skipped).collect();
+        let mut replacements = self.replacements();
+        if mutant::planted(Mutant::ReplacementNotFlushed) {
+            replacements.clear();
+        }
         let mut failed = self.settle(Operation::Flush, flushes.collect()).await;
-        let flushes = replacements.into_iter().map(|(slot, replacement)| async move {
-            let flush = replacement.member.drive.flush();
-            let result = self.settle_other(&replacement.member, flush).await;
+        let flush = async |member: &Member| self.settle_other(member, member.drive.flush()).await;
+        failed.extend(self.each_of(replacements, flush).await);
+        if mutant::planted(Mutant::FlushErrorIgnored) {
+            return Ok(());
+        }
+        self.fail_members(failed).await
+    }
+
+    /// The drives that are to replace members, with the slots of those.
+    pub(crate) fn replacements(&self) -> Vec<(usize, Rc<Replacement>)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(slot, of)| Some((slot, of.replacement()?))).collect()
+    }
+
+    /// Does something to replacements, and notes on those for which it failed that they have. Gives
+    /// those that have taken their slots since, with what failed.
+    pub(crate) async fn each_of(
+        &self,
+        replacements: Vec<(usize, Rc<Replacement>)>,
+        act: impl AsyncFn(&Member) -> Result<(), DriveError>,
+    ) -> Vec<(usize, DriveError)> {
+        let acts = replacements.into_iter().map(async |(slot, replacement)| {
+            let result = act(&replacement.member).await;
             let member = self.slots[slot].member();
             let took_over = member.is_some_and(|member| Rc::ptr_eq(&member, &replacement.member));
             match result {
@@ -254,11 +274,26 @@ impl Core {
                 }
             }
         });
-        failed.extend(join_all(flushes).await.into_iter().flatten());
-        if mutant::planted(Mutant::FlushErrorIgnored) {
-            return Ok(());
+        join_all(acts.collect::<Vec<_>>()).await.into_iter().flatten().collect()
+    }
+
+    /// Does a change of these bytes of [`Core::extent`], of which the bitmap tells as long as it is
+    /// under way.
+    ///
+    /// # Errors
+    /// The change's own; when a member can't be written that the array can't do without.
+    pub(crate) async fn intended<T>(
+        &self,
+        extent: &Range<u64>,
+        change: impl Future<Output = Result<T, DriveError>>,
+    ) -> Result<T, DriveError> {
+        let Some(bitmap) = &self.bitmap else { return change.await };
+        if !mutant::planted(Mutant::BitmapNotSet) {
+            bitmap.begin(self, extent).await?;
         }
-        self.fail_members(failed).await
+        let result = change.await;
+        bitmap.end(self, extent, result.is_err());
+        result
     }
 
     /// The error for what comes after the array was stopped.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use drive::{Drive, DriveError, Durability};
 use format::md::{
-    CreateRequest, DevFlags, Level, NewMember, SECTOR_BYTES, Superblock, Timestamp, Uuid, Version,
-    initial_writes, plan_create,
+    BITMAP_CHUNK_BYTES, CreateRequest, DevFlags, Level, NewMember, SECTOR_BYTES, Superblock,
+    Timestamp, Uuid, Version, initial_writes, plan_create,
 };
 use format::own::SumsArea;
 use geometry::{GeometryError, Shape, default_layout};
@@ -57,6 +57,9 @@ pub enum CreateError {
     /// The request makes no sense.
     #[error(transparent)]
     Plan(#[from] format::md::CreateError),
+    /// A bit of the bitmap can't stand for so much.
+    #[error("a bit of a bitmap stands for a power of two from 4 KiB on, not for {0} bytes")]
+    BitmapChunk(u32),
     /// The shape makes no sense.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -102,9 +105,14 @@ impl NewArray {
         let slots: Vec<Option<NewMember>> =
             self.slots.iter().map(|drive| drive.as_ref().map(&mut new_member)).collect();
         let spares: Vec<NewMember> = self.spares.iter().map(&mut new_member).collect();
+        if let Consistency::Bitmap { chunk_bytes: Some(bytes) } = self.consistency
+            && !(bytes.is_power_of_two() && bytes >= 4096)
+        {
+            return Err(CreateError::BitmapChunk(bytes));
+        }
         let consistency = match &self.consistency {
             Consistency::None | Consistency::Resync => format::md::Consistency::Resync,
-            Consistency::Bitmap => format::md::Consistency::Bitmap,
+            Consistency::Bitmap { .. } => format::md::Consistency::Bitmap,
             Consistency::Ppl => format::md::Consistency::Ppl,
             Consistency::Journal(drive) => format::md::Consistency::Journal(new_member(drive)),
         };
@@ -162,10 +170,14 @@ impl NewArray {
             Consistency::Journal(drive) => Some(drive),
             _ => None,
         };
+        let bitmap_chunk_bytes = match self.consistency {
+            Consistency::Bitmap { chunk_bytes: Some(bytes) } => bytes.into(),
+            _ => BITMAP_CHUNK_BYTES,
+        };
         let members = self.slots.iter().flatten().chain(&self.spares).chain(journal);
         let drives: Vec<Rc<dyn Drive>> = members.cloned().collect();
         let writes = drives.iter().zip(&plan.superblocks).map(|(drive, superblock)| async move {
-            let mut initial = initial_writes(superblock);
+            let mut initial = initial_writes(superblock, bitmap_chunk_bytes);
             if self.checksums {
                 // A journal has no data.
                 let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);

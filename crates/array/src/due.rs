@@ -10,7 +10,7 @@ use crate::members;
 use crate::rebuild::Fill;
 use crate::resync::Resync;
 use crate::scrub;
-use crate::slot::SlotState;
+use crate::slot::{Slot, SlotState};
 
 /// Work that is due.
 enum Due {
@@ -53,6 +53,22 @@ fn restoring(core: &Core) -> Option<Due> {
     (core.synced_to.get() != u64::MAX).then_some(Due::Resync)
 }
 
+/// How far everything is that makes redundancy whole.
+#[derive(PartialEq, Eq)]
+struct Progress {
+    synced_to: u64,
+    /// Per slot, its state, and how far its replacement is.
+    slots: Vec<(SlotState, Option<u64>)>,
+}
+
+impl Progress {
+    fn of(core: &Core) -> Progress {
+        let upto = |slot: &Slot| Some(slot.replacement()?.upto_bytes.get());
+        let slots = core.slots.iter().map(|slot| (slot.state(), upto(slot))).collect();
+        Progress { synced_to: core.synced_to.get(), slots }
+    }
+}
+
 /// Whether something more urgent than this waits: then a pass makes way for it.
 pub(crate) fn makes_way(core: &Core, kind: JobKind) -> bool {
     if core.stopping.get() || core.jobs.held.get() {
@@ -78,10 +94,7 @@ pub(crate) fn wake(core: &Rc<Core>) {
     let owner = Rc::clone(core);
     core.world.spawn(async move {
         while let Some(due) = due(&owner) {
-            let replaced = match &due {
-                Due::Fill(Fill::Replace(slot)) => Some(*slot),
-                _ => None,
-            };
+            let before = Progress::of(&owner);
             let end = match due {
                 Due::Engage(slot) => members::engage(&owner, slot).await,
                 Due::Fill(fill) => job::run(&owner, fill).await,
@@ -92,11 +105,10 @@ pub(crate) fn wake(core: &Rc<Core>) {
                     continue;
                 }
             };
-            // A member that failed while it was filled is no reason to leave the others alone.
-            let engaged = owner.jobs.last().is_some_and(|job| job.kind == JobKind::Rebuild);
-            // Nor is a replacement that took its slot early, or was taken out.
-            let over = replaced.is_some_and(|slot| owner.slots[slot].replacement().is_none());
-            owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && !engaged && !over);
+            // A member that failed while it was filled is no reason to leave the others alone; but
+            // what has led nowhere would do so again.
+            let stuck = before == Progress::of(&owner);
+            owner.jobs.failed.set(matches!(end, JobEnd::Failed { .. }) && stuck);
         }
         owner.jobs.busy.leave();
         learn::start(&owner);

@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 
 use drive::{Drive, DriveError, Durability, ErrorKind, Operation, Zeroing};
 use format::md::{
-    DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES, Superblock, Uuid, Version,
-    initial_writes,
+    BITMAP_CHUNK_BYTES, DevFlags, Features, MemberView, Place, ReaddRefusal, SECTOR_BYTES,
+    Superblock, Uuid, Version, initial_writes,
 };
 use world::{SplitMix64, WriteBufs};
 
@@ -378,7 +378,7 @@ async fn introduce(
         let zeroing = Zeroing::MayUnmap;
         drive.write_zeroes(log.start, log.length, zeroing, Durability::Cached).await?;
     }
-    let mut areas = initial_writes(superblock);
+    let mut areas = initial_writes(superblock, BITMAP_CHUNK_BYTES);
     areas.pop();
     for (offset, bytes) in areas {
         let buffers = WriteBufs::from_iter([core.world.pool().copy_of(&bytes)]);

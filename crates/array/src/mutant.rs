@@ -93,6 +93,8 @@ mutants! {
     SumsNotChanged "sums-not-changed" "a write leaves the checksums as they were",
     SumsBelievedDirty "sums-believed-dirty" "checksums are believed that were not settled",
     SumsNotWritten "sums-not-written" "checksums count as settled without being written",
+    RestlessSumsKept "restless-sums-kept" "checksums of what was being written outlive a power cut",
+    BitsClearedBeforeSums "bits-cleared-before-sums" "bits are cleared before checksums are stored",
     ReadErrorPasses "read-error-passes" "a read error is passed on although redundancy has the content",
 }
 

@@ -318,6 +318,7 @@ impl Pass for Fill {
         let upto: Vec<_> = self.slots().iter().map(|&slot| self.upto(core, slot)).collect();
         // What was written is durable before the superblocks say so.
         if !mutant::planted(Mutant::RebuildNotDurable) {
+            core.store_sums().await?;
             core.flush_members().await?;
         }
         core.fail_members(Vec::new()).await?;

@@ -14,7 +14,7 @@ use world::{Pool, Semaphore, WriteBufs};
 use crate::mutant::{self, Mutant};
 
 /// What the newest header on the member says.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDrive {
     /// Nothing of now: of another epoch, or there is none.
     Nothing,
@@ -28,33 +28,36 @@ pub(crate) struct Start {
     epoch: u64,
     sequence: u64,
     complete: bool,
-    believed: bool,
+    on_drive: OnDrive,
 }
 
 impl Start {
-    /// Decides by what the headers say. What can't be believed is left behind by a new epoch, for
-    /// which nothing has to be erased; `None` where that is not possible, since nothing may be
-    /// written. `now_seconds` keeps epochs apart where no old one is known.
-    pub(crate) fn decide(standing: &Standing, read_only: bool, now_seconds: u64) -> Option<Start> {
-        match standing {
-            Standing::Unsettled(header) if mutant::planted(Mutant::SumsBelievedDirty) => {
-                Self::decide(&Standing::Valid(*header), read_only, now_seconds)
-            }
-            Standing::Valid(header) => Some(Start {
-                epoch: header.epoch,
-                sequence: header.sequence,
-                complete: header.complete,
-                believed: true,
-            }),
-            _ if read_only => None,
-            _ => {
-                let old = standing.header();
-                let epoch = old.map_or(0, |header| header.epoch.saturating_add(1));
-                let sequence = old.map_or(0, |header| header.sequence);
-                let epoch = epoch.max(now_seconds);
-                Some(Start { epoch, sequence, complete: false, believed: false })
-            }
-        }
+    /// What the headers say is to be believed as it is; `None` where it is not.
+    pub(crate) fn settled(standing: &Standing) -> Option<Start> {
+        let header = match standing {
+            Standing::Valid(header) => header,
+            Standing::Unsettled(header) if mutant::planted(Mutant::SumsBelievedDirty) => header,
+            _ => return None,
+        };
+        let Header { epoch, sequence, complete, .. } = *header;
+        Some(Start { epoch, sequence, complete, on_drive: OnDrive::Settled })
+    }
+
+    /// Goes on with what was not settled, for who knows which blocks to forget. What has none is
+    /// not known then: a header is not written for every block that loses its checksum.
+    pub(crate) fn unsettled(standing: &Standing) -> Option<Start> {
+        let Standing::Unsettled(Header { epoch, sequence, .. }) = *standing else { return None };
+        Some(Start { epoch, sequence, complete: false, on_drive: OnDrive::UnderWay })
+    }
+
+    /// Leaves what can't be believed behind by a new epoch, for which nothing has to be erased.
+    /// `now_seconds` keeps epochs apart where no old one is known.
+    pub(crate) fn anew(standing: &Standing, now_seconds: u64) -> Start {
+        let old = standing.header();
+        let epoch = old.map_or(0, |header| header.epoch.saturating_add(1));
+        let sequence = old.map_or(0, |header| header.sequence);
+        let epoch = epoch.max(now_seconds);
+        Start { epoch, sequence, complete: false, on_drive: OnDrive::Nothing }
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -99,11 +102,11 @@ impl HeaderKeeper {
             epoch: start.epoch,
             sequence: Cell::new(start.sequence),
             bond: Cell::new(bond),
-            on_drive: Cell::new(if start.believed { OnDrive::Settled } else { OnDrive::Nothing }),
+            on_drive: Cell::new(start.on_drive),
             turn: Rc::new(Semaphore::new(1)),
             changes: Cell::new(0),
             under_way: Cell::new(0),
-            settled_at: Cell::new(start.believed.then_some(0)),
+            settled_at: Cell::new((start.on_drive == OnDrive::Settled).then_some(0)),
             complete: Cell::new(start.complete),
         }
     }
@@ -199,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_believed_gets_a_new_epoch() {
+    fn what_can_t_be_believed_gets_a_new_epoch() {
         let header = Header {
             owner: Owner { set_uuid: Uuid([1; 16]), device_uuid: Uuid([2; 16]) },
             sequence: 9,
@@ -210,20 +213,21 @@ mod tests {
             data_offset_bytes: 0,
             covered_bytes: 0,
         };
-        let fresh =
-            |epoch, sequence| Some(Start { epoch, sequence, complete: false, believed: false });
-        let kept = Some(Start { epoch: 100, sequence: 9, complete: true, believed: true });
-        let table = [
-            (Standing::Valid(header), false, 500, kept),
-            (Standing::Valid(header), true, 500, kept),
-            (Standing::Unsettled(header), false, 50, fresh(101, 9)),
-            (Standing::Stale(header), false, 500, fresh(500, 9)),
-            (Standing::Stale(header), true, 500, None),
-            (Standing::Absent, false, 500, fresh(500, 0)),
-            (Standing::Absent, true, 500, None),
-        ];
-        for (standing, read_only, now, want) in table {
-            assert_eq!(Start::decide(&standing, read_only, now), want, "{standing:?}");
+        let (valid, unsettled) = (Standing::Valid(header), Standing::Unsettled(header));
+        let (stale, absent) = (Standing::Stale(header), Standing::Absent);
+        let kept = |complete, on_drive| Some(Start { epoch: 100, sequence: 9, complete, on_drive });
+        assert_eq!(Start::settled(&valid), kept(true, OnDrive::Settled));
+        assert_eq!(Start::unsettled(&unsettled), kept(false, OnDrive::UnderWay));
+        for other in [unsettled, stale, absent] {
+            assert_eq!(Start::settled(&other), None, "{other:?}");
+        }
+        for other in [valid, stale, absent] {
+            assert_eq!(Start::unsettled(&other), None, "{other:?}");
+        }
+        let table = [(unsettled, 50, 101, 9), (stale, 500, 500, 9), (absent, 500, 500, 0)];
+        for (standing, now, epoch, sequence) in table {
+            let want = Start { epoch, sequence, complete: false, on_drive: OnDrive::Nothing };
+            assert_eq!(Start::anew(&standing, now), want, "{standing:?}");
         }
     }
 }

@@ -100,7 +100,8 @@ impl Pages {
         }
     }
 
-    fn numbers(blocks: &Range<u64>) -> Range<u64> {
+    /// The numbers of the pages that blocks have their checksums in.
+    pub(super) fn numbers(blocks: &Range<u64>) -> Range<u64> {
         let per_page = SUMS_PER_PAGE as u64;
         blocks.start / per_page..blocks.end.div_ceil(per_page)
     }
@@ -183,15 +184,13 @@ impl Pages {
         }
     }
 
-    /// Writes every page that changed; tells whether there were any.
-    pub(super) async fn write_changed(&self) -> Result<bool, DriveError> {
+    /// Writes every page that changed.
+    pub(super) async fn write_changed(&self) -> Result<(), DriveError> {
         let changed: Vec<Rc<Page>> = {
             let loaded = self.loaded.borrow();
             loaded.values().filter(|page| page.changed.get()).map(Rc::clone).collect()
         };
-        let any = !changed.is_empty();
-        self.write(changed).await?;
-        Ok(any)
+        self.write(changed).await
     }
 
     async fn write(&self, mut pages: Vec<Rc<Page>>) -> Result<(), DriveError> {

@@ -95,7 +95,7 @@ pub(crate) async fn window(
     }
     drop(parts);
     watch.computed();
-    let mended = rewrite(core, &examined.rewrites).await?;
+    let mended = rewrite(core, &range, &examined.rewrites).await?;
     conclude(scrub, core, &examined, &mended, &mut found);
     let lost = examined.doubts.iter().filter(|doubt| doubt.judged == Judged::Lost);
     let sector = u64::from(core.facts.block_bytes);

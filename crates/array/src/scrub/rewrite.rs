@@ -21,11 +21,23 @@ pub(crate) struct Rewrite {
     pub(crate) unreadable: bool,
 }
 
-/// Rewrites; for each whether it reads back as it should. The caller holds the stripes.
+/// Rewrites parts of what the bitmap calls `extent`; for each whether it reads back as it should.
+/// The caller holds the stripes.
 ///
 /// # Errors
 /// A member failed that the array can't do without.
-pub(crate) async fn rewrite(core: &Core, rewrites: &[Rewrite]) -> Result<Vec<bool>, DriveError> {
+pub(crate) async fn rewrite(
+    core: &Core,
+    extent: &Range<u64>,
+    rewrites: &[Rewrite],
+) -> Result<Vec<bool>, DriveError> {
+    match rewrites {
+        [] => Ok(Vec::new()),
+        rewrites => core.intended(extent, write(core, rewrites)).await,
+    }
+}
+
+async fn write(core: &Core, rewrites: &[Rewrite]) -> Result<Vec<bool>, DriveError> {
     let mut writes = WriteBatch::default();
     for Rewrite { slot, offset, content, .. } in rewrites.iter().filter(|it| !it.unreadable) {
         if core.slots[*slot].writable() {

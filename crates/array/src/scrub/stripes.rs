@@ -95,7 +95,7 @@ pub(crate) async fn window(
     watch.computed();
     let mut losses = Vec::new();
     for (stripe, (map, examined)) in (first..last).zip(stripes) {
-        let mended = rewrite(core, &examined.rewrites).await?;
+        let mended = rewrite(core, &range, &examined.rewrites).await?;
         conclude(scrub, &map, chunk, &examined, &mended, &mut found);
         for doubt in examined.doubts.iter().filter(|doubt| doubt.judged == Judged::Lost) {
             let lost = |slot: &usize| match map.role(*slot) {

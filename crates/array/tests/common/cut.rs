@@ -49,7 +49,7 @@ impl Rack {
             slots: self.dynamic().into_iter().map(Some).collect(),
             spares: Vec::new(),
             size_bytes: None,
-            consistency: Consistency::Bitmap,
+            consistency: Consistency::Bitmap { chunk_bytes: Some(bitmap_chunk_bytes) },
             checksums: false,
             assume_clean: true,
             uuid: *b"0123456789abcdef",
@@ -57,14 +57,6 @@ impl Rack {
         };
         let array = request.create(&self.world).await.unwrap();
         array.stop().await.unwrap();
-        for drive in &self.drives {
-            let (start, header) = self.bitmap(drive.as_ref()).await;
-            let bytes = BitmapHeader { chunk_bytes: bitmap_chunk_bytes, ..header }.build();
-            let mut area = bytes.clone();
-            area.resize(bytes.len().next_multiple_of(4096), 0);
-            let buffers = WriteBufs::from_iter([self.world.pool().copy_of(&area)]);
-            drive.write(start, buffers, Durability::Durable).await.unwrap();
-        }
     }
 
     pub async fn view(&self, drive: &dyn Drive) -> MemberView {

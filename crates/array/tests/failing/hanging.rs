@@ -109,7 +109,8 @@ fn a_look_at_drives_does_not_wait_for_one_that_hangs() {
 fn a_bitmap_does_not_wait_for_a_drive_that_hangs() {
     for kind in [RAID1, RAID5] {
         in_virtual_time(35, async |world| {
-            let bench = Bench::with(&world, kind, 35, Consistency::Bitmap).await;
+            let bench =
+                Bench::with(&world, kind, 35, Consistency::Bitmap { chunk_bytes: None }).await;
             world.sleep(60 * SECOND).await;
             bench.controls[0].add(Fault::new(Effect::Hang));
             let (_, took) = timed(&world, bench.twin.write(4096, &[5; 512], &[])).await;

@@ -44,7 +44,7 @@ async fn create(world: &World, shape: Shape, name: &str, drives: &[Rc<dyn Drive>
     let mut random = SplitMix64::new(name.len() as u64);
     let slots = drives.iter().cloned().map(Some).collect();
     let plain = request(&shape, name, slots);
-    let request = NewArray { consistency: Consistency::Bitmap, ..plain };
+    let request = NewArray { consistency: Consistency::Bitmap { chunk_bytes: None }, ..plain };
     request.create(world).await.unwrap().stop().await.unwrap();
     shorten_bitmap_chunks(world, drives).await;
     let array = open(world, drives, READ_WRITE).await;

@@ -152,7 +152,7 @@ impl Rack {
         let mut drives = self.drives();
         let consistency = match self.case.policy {
             Policy::Resync => Consistency::Resync,
-            Policy::Bitmap => Consistency::Bitmap,
+            Policy::Bitmap => Consistency::Bitmap { chunk_bytes: None },
             Policy::Ppl => Consistency::Ppl,
             Policy::Journal => Consistency::Journal(drives.pop().unwrap()),
         };

@@ -223,7 +223,7 @@ impl Request {
     /// What was asked for; the default depends on the size, which has to be known first.
     fn consistency(&self, members: &Members) -> Consistency {
         match (&self.consistency, &members.journal) {
-            (Some(AskedConsistency::Bitmap), _) => Consistency::Bitmap,
+            (Some(AskedConsistency::Bitmap), _) => Consistency::Bitmap { chunk_bytes: None },
             (Some(AskedConsistency::Ppl), _) => Consistency::Ppl,
             (Some(AskedConsistency::Journal(_)), Some((_, drive))) => {
                 Consistency::Journal(Rc::clone(drive))

@@ -162,7 +162,7 @@ impl ArrayState {
     pub fn at_rest(found: &Found<'_>, inventory: &Inventory) -> Self {
         let members = found.assembly().verdicts.iter();
         let members = members.map(|(index, verdict)| candidate(found, *index, verdict.to_string()));
-        Self::of(found, None, members.collect(), inventory)
+        Self::of(found, None, members.collect(), inventory, None)
     }
 
     /// Of an array that this process serves.
@@ -179,7 +179,7 @@ impl ArrayState {
             others.map(|(index, verdict)| candidate(found, *index, verdict.to_string())).collect();
         members.extend(others);
         let served = Served { pid: std::process::id(), read_only: status.read_only };
-        let state = Self::of(found, Some(served), members, inventory);
+        let state = Self::of(found, Some(served), members, inventory, Some(status));
         // Nobody who only looks says so of the array.
         let read_only = status.health == Health::ReadOnly && state.health == Health::Healthy;
         let (health, word) = match read_only {
@@ -194,7 +194,6 @@ impl ArrayState {
             events: status.events,
             redundancy_agrees: state.redundancy_agrees.map(|_| agrees),
             redundancy_agrees_to_bytes: status.synced_to_bytes,
-            checksums: status.checksums.map(checksum_words),
             job: status.job.as_ref().map(Job::from),
             last_job: status.last_job.as_ref().map(Job::from),
             ..state
@@ -206,6 +205,7 @@ impl ArrayState {
         served: Option<Served>,
         mut members: Vec<Member>,
         inventory: &Inventory,
+        live: Option<&Status>,
     ) -> Self {
         for member in &mut members {
             let device = member.drive.as_deref().and_then(|path| inventory.of(path));
@@ -218,12 +218,14 @@ impl ArrayState {
         let (view, assembly) = (found.view(), found.assembly());
         let layout = view.layout;
         let array = found.array().ok();
-        let status = array.map(|array| array.status());
-        let bad_bytes = status.as_ref().map(|status| {
+        let looked = array.map(|array| array.status());
+        let status = live.or(looked.as_ref());
+        let bad_bytes = status.map(|status| {
             let slots = status.slots.iter().filter(|slot| slot.state != SlotState::Missing);
             slots.map(|slot| slot.bad_bytes).sum::<u64>()
         });
         let redundant = layout.level.is_redundant();
+        let checksums = status.and_then(|status| status.checksums);
         ArrayState {
             name: view.name.clone(),
             title: found.title(),
@@ -244,24 +246,24 @@ impl ArrayState {
             created_unix_s: view.created.seconds(),
             updated_unix_s: view.updated.seconds(),
             consistency: consistency(view).to_owned(),
-            bitmap: status.as_ref().and_then(|s| s.bitmap.as_ref()).map(Bitmap::from),
+            bitmap: status.and_then(|status| status.bitmap.as_ref()).map(Bitmap::from),
             partial_parity_log: PartialParityLog::of(view),
-            journal: Journal::of(found, status.as_ref()),
+            journal: Journal::of(found, status),
             redundancy_agrees: redundant.then_some(view.resync == Resync::Clean),
             redundancy_agrees_to_bytes: match view.resync {
                 Resync::From(bytes) if redundant => Some(bytes),
                 _ => None,
             },
-            silent_changes: silent_changes(found).to_owned(),
-            checksums: array.and_then(|array| array.status().checksums).map(checksum_words),
+            silent_changes: silent_changes(found, checksums).to_owned(),
+            checksums: checksums.map(checksum_words),
             bad_bytes,
             member_of_another: found.is_inner(),
             members,
-            spares: status.as_ref().map(|status| status.spares),
+            spares: status.map(|status| status.spares),
             zones: zones(found),
             job: None,
             last_job: None,
-            scrub: status.as_ref().and_then(|status| status.scrub.as_ref()).map(Scrub::from),
+            scrub: status.and_then(|status| status.scrub.as_ref()).map(Scrub::from),
             served,
         }
     }
@@ -296,8 +298,7 @@ fn consistency(view: &MemberView) -> &'static str {
 
 /// What is known, with all members there, of one that is silently wrong: by checksums that are
 /// believed, else by the level.
-fn silent_changes(found: &Found<'_>) -> &'static str {
-    let checksums = found.array().ok().and_then(|array| array.status().checksums);
+fn silent_changes(found: &Found<'_>, checksums: Option<ChecksumStatus>) -> &'static str {
     if checksums == Some(ChecksumStatus::Valid) {
         return "answered";
     }

@@ -36,7 +36,7 @@ const DATA_ALIGN_SECTORS: u64 = 2048;
 const HEADROOM_SECTORS: u64 = 128 * 2048;
 
 /// Smallest chunk of a bitmap mdadm chooses by itself: 64 MiB.
-const BITMAP_CHUNK_BYTES: u64 = 64 << 20;
+pub const BITMAP_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Where the level has no chunk, mdadm rounds the used size as if it were 64 KiB.
 const NO_CHUNK_SECTORS: u64 = 128;
@@ -80,15 +80,18 @@ pub fn plan_create(request: &CreateRequest) -> Result<Vec<Superblock>, CreateErr
 /// What to write on a member of a new set: byte offsets and bytes. The superblock comes last, so
 /// that the set does not exist before its areas do; flush before it.
 ///
+/// A bit of a bitmap stands for `bitmap_chunk_bytes`, a power of two ([`BITMAP_CHUNK_BYTES`] where
+/// nobody chose), or for as much more as it takes for the bits to fit their room.
+///
 /// # Panics
 /// For a superblock that was not planned by [`plan_create`].
-pub fn initial_writes(superblock: &Superblock) -> Vec<(u64, Vec<u8>)> {
+pub fn initial_writes(superblock: &Superblock, bitmap_chunk_bytes: u64) -> Vec<(u64, Vec<u8>)> {
     let at = |offset_sectors: i64| {
         superblock.place.offset_bytes.saturating_add_signed(offset_sectors * SECTOR_BYTES as i64)
     };
     let mut writes = Vec::new();
     if let Some(offset) = superblock.bitmap_offset_sectors() {
-        let mut area = bitmap_header(superblock).build();
+        let mut area = bitmap_header(superblock, bitmap_chunk_bytes).build();
         // Whole blocks of any drive; the room is a multiple of that.
         area.resize(area.len().next_multiple_of(SUPERBLOCK_BYTES), 0xff);
         writes.push((at(offset.into()), area));
@@ -341,8 +344,8 @@ impl Copies {
     }
 }
 
-/// The bitmap of a new member: the smallest chunk from 64 MiB up whose bits fit the room.
-fn bitmap_header(superblock: &Superblock) -> BitmapHeader {
+/// The bitmap of a new member: the smallest chunk from `chunk_bytes` up whose bits fit the room.
+fn bitmap_header(superblock: &Superblock, mut chunk_bytes: u64) -> BitmapHeader {
     let member_bytes = superblock.size_sectors * SECTOR_BYTES;
     // On raid10 the bitmap covers the array.
     let covered = match superblock.level {
@@ -358,7 +361,6 @@ fn bitmap_header(superblock: &Superblock) -> BitmapHeader {
         _ => superblock.bad_block_log_offset_sectors - SUPERBLOCK_SECTORS as i32,
     };
     let room_bits = (room_sectors as u64 * SECTOR_BYTES - BITMAP_HEADER_BYTES as u64) * 8;
-    let mut chunk_bytes = BITMAP_CHUNK_BYTES;
     while covered.div_ceil(chunk_bytes) > room_bits {
         chunk_bytes *= 2;
     }
@@ -444,7 +446,7 @@ mod tests {
                 assert_eq!(superblock.validate(device_bytes), Ok(()));
                 let covered_bytes = superblock.size_sectors * 512;
                 let area = SumsArea::of(superblock, covered_bytes).expect("there is room");
-                for (start, bytes) in initial_writes(superblock) {
+                for (start, bytes) in initial_writes(superblock, BITMAP_CHUNK_BYTES) {
                     assert!(start + bytes.len() as u64 <= area.page_offset(0), "{device_bytes}");
                 }
                 let share = area.data_offset_bytes as f64 / device_bytes as f64;
@@ -480,7 +482,7 @@ mod tests {
                     let data = superblock.data_offset_sectors * 512;
                     let data_end = data + superblock.data_size_sectors * 512;
                     let mut areas = vec![(data, data_end)];
-                    for (start, bytes) in initial_writes(superblock) {
+                    for (start, bytes) in initial_writes(superblock, BITMAP_CHUNK_BYTES) {
                         areas.push((start, start + bytes.len() as u64));
                     }
                     areas.sort_unstable();

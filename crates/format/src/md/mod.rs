@@ -25,7 +25,7 @@ mod verdict;
 pub use assemble::decide;
 pub use badblocks::{BadBlocksError, build_bad_blocks, parse_bad_blocks};
 pub use bitmap::{BITMAP_HEADER_BYTES, BitmapError, BitmapForm, BitmapHeader, BitmapState};
-pub use create::{initial_writes, plan_create};
+pub use create::{BITMAP_CHUNK_BYTES, initial_writes, plan_create};
 pub use create_request::{Consistency, CreateError, CreateRequest, NewMember};
 pub use member::{
     BadBlockPlace, ByteRange, ConsistencyPlace, Layout, MemberView, ReshapeView, Resync,

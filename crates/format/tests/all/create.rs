@@ -1,8 +1,8 @@
 //! Planned sets beside those mdadm made from the same request: every byte the same.
 
 use format::md::{
-    Consistency, CreateRequest, Features, NewMember, SUPERBLOCK_BYTES, Superblock, initial_writes,
-    places, plan_create,
+    BITMAP_CHUNK_BYTES, Consistency, CreateRequest, Features, NewMember, SUPERBLOCK_BYTES,
+    Superblock, initial_writes, places, plan_create,
 };
 
 use crate::common::{CutMember, members};
@@ -68,7 +68,7 @@ fn planned_superblocks_are_mdadms() {
             // What running the set changed.
             let planned = Superblock { events: real.events, updated: real.updated, ..planned };
             assert_eq!(&planned, real, "{set}");
-            for (offset, bytes) in initial_writes(&planned) {
+            for (offset, bytes) in initial_writes(&planned, BITMAP_CHUNK_BYTES) {
                 if offset == planned.place.offset_bytes {
                     assert_eq!(bytes, member.read(offset, SUPERBLOCK_BYTES), "{set}");
                 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use format::md::{
-    Consistency, CreateRequest, DevFlags, Level, NewMember, Timestamp, Uuid, Version,
-    initial_writes, plan_create,
+    BITMAP_CHUNK_BYTES, Consistency, CreateRequest, DevFlags, Level, NewMember, Timestamp, Uuid,
+    Version, initial_writes, plan_create,
 };
 
 const DEVICE_BYTES: u64 = 64 << 20;
@@ -46,7 +46,7 @@ fn examine(request: &CreateRequest) -> Option<Vec<String>> {
         let path = folder.path().join(format!("d{index}"));
         let file = File::create(&path).expect("a file");
         file.set_len(DEVICE_BYTES).expect("room");
-        for (offset, bytes) in initial_writes(superblock) {
+        for (offset, bytes) in initial_writes(superblock, BITMAP_CHUNK_BYTES) {
             file.write_all_at(&bytes, offset).expect("room");
         }
         let output = Command::new("mdadm").arg("--examine").arg(&path).output().expect("runs");
