@@ -40,6 +40,14 @@ enum Event {
     Idle,
 }
 
+/// When the last blocks of a read come into the buffer, and how many at once: more than one when
+/// they passed before the ones in front of them.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    at_ns: u64,
+    blocks: u64,
+}
+
 #[derive(Debug)]
 struct Request {
     tag: u64,
@@ -53,7 +61,7 @@ struct Request {
     ready_ns: u64,
     place: Place,
     /// When everything of a read is in the buffer.
-    media_end_ns: u64,
+    ready: Ready,
     /// Up to when the split is filled.
     at_ns: u64,
     split: Split,
@@ -191,7 +199,7 @@ impl Machine {
             submitted_ns,
             ready_ns: now_ns,
             place,
-            media_end_ns: now_ns,
+            ready: Ready { at_ns: now_ns, blocks: 1 },
             at_ns: submitted_ns,
             split: Split::default(),
         };
@@ -303,7 +311,7 @@ impl Machine {
         let Media::Reading { segment, mut visit } = self.media else { return };
         let ahead_end = self.segments.get(segment).ahead_end;
         while visit.end < ahead_end && visit.end_ns() <= now_ns {
-            let Some(next) = self.parameters.mechanics.next(&visit, 1, false) else { break };
+            let Some(next) = self.parameters.mechanics.next(&visit, false) else { break };
             visit = next;
         }
         self.position = visit.position;

@@ -48,6 +48,9 @@ pub struct Visit {
     pub wait_ns: u64,
     /// When the first block begins to pass.
     pub start_ns: u64,
+    /// The first of the blocks up to the track's end that passed before the first one, as the head
+    /// came down in front of it; the track's end if there are none, or order matters.
+    pub early: u64,
     track_blocks: u32,
     turn_ns: u64,
     /// Where.
@@ -55,10 +58,10 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// When `block` has passed.
+    /// When `block` and all before it have passed.
     #[must_use]
     pub fn passed_ns(&self, block: u64) -> u64 {
-        let blocks = block - self.first + 1;
+        let blocks = block.min(self.early - 1) - self.first + 1;
         self.start_ns + (blocks * self.turn_ns).div_ceil(u64::from(self.track_blocks))
     }
 
@@ -68,12 +71,18 @@ impl Visit {
         self.passed_ns(self.end - 1)
     }
 
-    /// Behind the last block that has passed at `now_ns`.
+    /// Behind the last block that has passed, with all before it, at `now_ns`.
     #[must_use]
     pub fn reached(&self, now_ns: u64) -> u64 {
         let since = now_ns.saturating_sub(self.start_ns);
         let blocks = since * u64::from(self.track_blocks) / self.turn_ns;
-        (self.first + blocks).min(self.end)
+        let linear = self.first + blocks;
+        if linear >= self.early { self.end } else { linear }
+    }
+
+    /// Nothing passed early.
+    pub fn in_order(&mut self) {
+        self.early = self.end;
     }
 
     /// Everything happens `ns` later.
@@ -113,29 +122,31 @@ impl Mechanics {
         seek_ns + self.wait_ns(now_ns + seek_ns, place)
     }
 
-    /// The arm leaves `from` at `now_ns` for `block` at `place`, to pass `wanted` blocks.
+    /// The arm leaves `from` at `now_ns` for `block` at `place`.
     #[must_use]
     pub fn visit(
         &self,
         now_ns: u64,
         from: Position,
         (block, place): (u64, &Place),
-        wanted: u64,
         write: bool,
     ) -> Visit {
         let position = Position { cylinder: place.cylinder, head: place.head };
         let seek_ns = self.seek_ns(from, position, write);
         let there_ns = now_ns + seek_ns;
-        let mut wait_ns = self.wait_ns(there_ns, place);
+        let wait_ns = self.wait_ns(there_ns, place);
+        let end = block + u64::from(place.run);
+        let mut early = end;
         if self.any_order[usize::from(write)] {
-            // The head came down within the blocks: all of them have passed after one turn.
-            let wanted = wanted.min(u64::from(place.run));
-            let pass_ns = wanted * self.turn_ns / u64::from(place.track_blocks);
-            wait_ns = wait_ns.min(self.turn_ns.saturating_sub(pass_ns));
+            // Whole blocks that pass between the head's coming down and the track's end.
+            let track_blocks = u64::from(place.track_blocks);
+            let since = (self.turn_ns - wait_ns) * track_blocks;
+            early = end.min((block + since.div_ceil(self.turn_ns)).max(block + 1));
         }
         Visit {
             first: block,
-            end: block + u64::from(place.run),
+            end,
+            early,
             seek_ns,
             wait_ns,
             start_ns: there_ns + wait_ns,
@@ -147,13 +158,13 @@ impl Mechanics {
 
     /// The visit of the next track after `visit`, where blocks go on; none at the end of the disk.
     #[must_use]
-    pub fn next(&self, visit: &Visit, wanted: u64, write: bool) -> Option<Visit> {
+    pub fn next(&self, visit: &Visit, write: bool) -> Option<Visit> {
         if visit.end >= self.layout.blocks() {
             return None;
         }
         let place = self.layout.find(visit.end);
         let target = (visit.end, &place);
-        Some(self.visit(visit.end_ns(), visit.position, target, wanted, write))
+        Some(self.visit(visit.end_ns(), visit.position, target, write))
     }
 }
 
@@ -190,29 +201,29 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn visit(mechanics: &Mechanics, now_ns: u64, block: u64, wanted: u64, write: bool) -> Visit {
+    fn visit(mechanics: &Mechanics, now_ns: u64, block: u64, write: bool) -> Visit {
         let place = mechanics.layout.find(block);
-        mechanics.visit(now_ns, Position::default(), (block, &place), wanted, write)
+        mechanics.visit(now_ns, Position::default(), (block, &place), write)
     }
 
     #[test]
     fn a_block_passes_after_seek_and_rotation() {
         let mechanics = mechanics();
         // Cylinder 2, head 0: 4 ms away, begins at 10 of 10 blocks round.
-        let there = visit(&mechanics, 0, 45, 1, false);
+        let there = visit(&mechanics, 0, 45, false);
         assert_eq!((there.seek_ns, there.wait_ns), (4 * MS, MS));
         assert_eq!(there.passed_ns(45), 6 * MS);
         assert_eq!((there.first, there.end), (45, 50));
-        let written = visit(&mechanics, 0, 45, 1, true);
+        let written = visit(&mechanics, 0, 45, true);
         assert_eq!((written.seek_ns, written.wait_ns), (4_500_000, 500_000));
     }
 
     #[test]
     fn skew_lets_it_read_on_without_losing_a_turn() {
         let mechanics = mechanics();
-        let mut at = visit(&mechanics, 0, 0, 100, false);
+        let mut at = visit(&mechanics, 0, 0, false);
         for track in 1..6_u64 {
-            at = mechanics.next(&at, 100, false).expect("more tracks");
+            at = mechanics.next(&at, false).expect("more tracks");
             assert_eq!(at.wait_ns, 0, "track {track}");
             let turns = track * 10 + track.div_ceil(2) * 2 + track / 2 * 3;
             assert_eq!(at.start_ns, turns * MS);
@@ -223,8 +234,8 @@ mod tests {
     fn a_skew_of_one_block_too_little_costs_a_turn() {
         let mut mechanics = mechanics();
         mechanics.head_switch_ns += 1;
-        let first = visit(&mechanics, 0, 0, 100, false);
-        let second = mechanics.next(&first, 100, false).expect("more tracks");
+        let first = visit(&mechanics, 0, 0, false);
+        let second = mechanics.next(&first, false).expect("more tracks");
         assert_eq!(second.start_ns, 22 * MS);
     }
 
@@ -232,16 +243,22 @@ mod tests {
     fn in_any_order_a_whole_track_takes_one_turn() {
         let mut mechanics = mechanics();
         mechanics.any_order = [true, false];
-        assert_eq!(visit(&mechanics, 3 * MS + 1, 0, 10, false).end_ns(), 13 * MS + 1);
-        assert_eq!(visit(&mechanics, 3 * MS + 1, 0, 10, true).end_ns(), 20 * MS);
-        // Outside of the blocks nothing is gained.
-        assert_eq!(visit(&mechanics, 6 * MS, 0, 4, false).passed_ns(3), 14 * MS);
+        let read = visit(&mechanics, 3 * MS + 1, 0, false);
+        // Blocks 4 to 9 pass first, then 0 to 3.
+        assert_eq!((read.early, read.end_ns()), (4, 14 * MS));
+        assert_eq!((read.passed_ns(2), read.passed_ns(6)), (13 * MS, 14 * MS));
+        assert_eq!((read.reached(13 * MS), read.reached(14 * MS)), (3, 10));
+        assert_eq!(visit(&mechanics, 3 * MS + 1, 0, true).end_ns(), 20 * MS);
+        // The head comes down right at the first block, or before it.
+        assert_eq!(visit(&mechanics, 0, 0, false).end_ns(), 10 * MS);
+        assert_eq!(visit(&mechanics, 0, 5, false).end_ns(), 10 * MS);
+        assert_eq!(visit(&mechanics, 5 * MS - 1, 5, false).early, 10);
     }
 
     #[test]
     fn what_has_passed_is_known_at_every_time() {
         let mechanics = mechanics();
-        let at = visit(&mechanics, 0, 45, 1, false);
+        let at = visit(&mechanics, 0, 45, false);
         for (ms, reached) in [(0, 45), (5, 45), (6, 46), (9, 49), (10, 50), (30, 50)] {
             assert_eq!(at.reached(ms * MS), reached, "{ms} ms");
         }
@@ -250,7 +267,7 @@ mod tests {
     #[test]
     fn the_disk_ends() {
         let mechanics = mechanics();
-        let last = visit(&mechanics, 0, 195, 1, false);
-        assert_eq!(mechanics.next(&last, 1, false), None);
+        let last = visit(&mechanics, 0, 195, false);
+        assert_eq!(mechanics.next(&last, false), None);
     }
 }

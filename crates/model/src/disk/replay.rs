@@ -61,26 +61,28 @@ fn request(line: &str) -> Option<Measured> {
     (blocks > 0).then_some(Measured { write, first, blocks, service_ns, gap_ns })
 }
 
+/// Of a size that is rarer the fast ones may still have waited for the platter.
+const SAME_SIZE_MIN: usize = 5;
+
 /// Time of a block on the link, as the list shows it: where disk files leave it open, as the link
 /// was the host's. Reads right behind the read before them are in the buffer, so that their times
-/// grow with their size by what the link takes; of each size the fastest is taken, and of the
-/// slopes between all pairs of sizes the middle one (Theil 1950). None if there are too few.
+/// grow with their size by what the link takes; of each size one of the fastest is taken, and of
+/// the slopes between all pairs of sizes the middle one (Theil 1950). None if there are too few.
 #[must_use]
 pub fn link_block_ns(requests: &[Measured]) -> Option<u64> {
-    let mut fastest: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+    let mut times: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for pair in requests.windows(2) {
         let behind = pair[0].first + pair[0].blocks == pair[1].first;
         if behind && !pair[0].write && !pair[1].write {
-            let (count, ns) = fastest.entry(pair[1].blocks).or_insert((0, u64::MAX));
-            (*count, *ns) = (*count + 1, pair[1].service_ns.min(*ns));
+            times.entry(pair[1].blocks).or_default().push(pair[1].service_ns);
         }
     }
-    // Of a size that is rare the fastest may still have waited for the platter.
-    let sizes: Vec<(u64, u64)> = fastest
-        .into_iter()
-        .filter(|(_, (count, _))| *count >= 3)
-        .map(|(blocks, (_, ns))| (blocks, ns))
-        .collect();
+    times.retain(|_, times| times.len() >= SAME_SIZE_MIN);
+    let mut sizes = Vec::new();
+    for (blocks, mut times) in times {
+        times.sort_unstable();
+        sizes.push((blocks, times[times.len() / 8]));
+    }
     let mut slopes = Vec::new();
     for (index, small) in sizes.iter().enumerate() {
         for large in &sizes[index + 1..] {

@@ -248,7 +248,11 @@ fn mechanics(
         turn_ns: (60e9 / rpm).round() as u64,
         head_switch_ns: block.ms("Head switch time")?,
         settle_ns: (settle_ms * 1e6).round() as i64,
-        any_order: [specs.flag("Immediate buffer read")?, specs.flag("Immediate buffer write")?],
+        // Who keeps blocks that pass before the first one takes the request's own ones as well.
+        any_order: [
+            specs.flag("Immediate buffer read")? || specs.flag("Read any free blocks")?,
+            specs.flag("Immediate buffer write")?,
+        ],
     })
 }
 

@@ -115,7 +115,7 @@ impl Machine {
         let start_ns = self.stop(now_ns);
         let mechanics = &self.parameters.mechanics;
         let place = mechanics.layout.find(first);
-        let visit = mechanics.visit(start_ns, self.position, (first, &place), end - first, true);
+        let visit = mechanics.visit(start_ns, self.position, (first, &place), true);
         let there = Arrival { first, start_ns: 0, block_ns: 0 };
         let (visit, until_ns) = self.write_blocks(visit, first, end, there, 1);
         self.near = end;

@@ -3,8 +3,11 @@
 use super::super::buffer::Found;
 use super::super::mechanics::Visit;
 use super::super::parameters::ReadAhead;
-use super::{Event, Holder, Machine, Media};
+use super::{Event, Holder, Machine, Media, Ready};
 use crate::split::Stage;
+
+/// In the buffer before the request came.
+const THERE: Ready = Ready { at_ns: 0, blocks: 1 };
 
 impl Machine {
     pub(super) fn read_arrives(&mut self, now_ns: u64, id: usize) {
@@ -23,7 +26,7 @@ impl Machine {
             let ready_ns = now_ns + ns + self.parameters.overheads.prepare_ns;
             let request = self.request(id);
             request.served(Stage::Command, ready_ns);
-            request.media_end_ns = ready_ns;
+            request.ready = Ready { at_ns: ready_ns, blocks: 1 };
             if let Found::Whole(segment) = found {
                 self.segments.touch(segment);
             }
@@ -52,7 +55,7 @@ impl Machine {
             request.served(Stage::Command, request.ready_ns.min(now_ns));
             request.waited(Stage::Queue, now_ns);
         }
-        let (mut link_at_ns, media_end_ns) = match found {
+        let (mut link_at_ns, ready) = match found {
             Found::Whole(segment) | Found::Part(segment) => {
                 let at_ns = if fresh { now_ns + hit_ns } else { ready_ns + reselect_ns };
                 self.request(id).served(Stage::Command, at_ns + prepare_ns);
@@ -65,25 +68,25 @@ impl Machine {
                 let start_ns = self.stop(now_ns).max(ready_ns);
                 self.segments.begin(segment, first, false);
                 self.allow_ahead(segment, first, end);
-                let visit = self.begin_read(start_ns, segment, first, end);
+                let visit = self.begin_read(start_ns, segment, first);
                 let request = self.request(id);
                 request.served(Stage::Command, ready_ns);
                 request.waited(Stage::Queue, start_ns);
                 request.served(Stage::Seek, start_ns + visit.seek_ns);
                 request.served(Stage::Rotation, visit.start_ns);
-                let marked_ns = self.passes_ns(visit, first + self.watermark(end - first) - 1);
-                (marked_ns + reselect_ns + prepare_ns, self.passes_ns(visit, end - 1))
+                let marked = self.passes(visit, first + self.watermark(end - first) - 1);
+                (marked.at_ns + reselect_ns + prepare_ns, self.passes(visit, end - 1))
             }
         };
         // The link is not kept waiting for blocks that are slower than it is.
-        let before_last_ns = (end - first - 1) * self.parameters.link_block_ns[0];
-        link_at_ns = link_at_ns.max(media_end_ns.saturating_sub(before_last_ns));
+        let before_last_ns = (end - first - ready.blocks) * self.parameters.link_block_ns[0];
+        link_at_ns = link_at_ns.max(ready.at_ns.saturating_sub(before_last_ns));
         let request = self.request(id);
-        request.media_end_ns = media_end_ns;
-        request.served(Stage::Media, media_end_ns.min(link_at_ns));
+        request.ready = ready;
+        request.served(Stage::Media, ready.at_ns.min(link_at_ns));
         self.push(link_at_ns, Event::Link(id));
         if self.parameters.preseek {
-            self.hold_until(media_end_ns.max(now_ns));
+            self.hold_until(ready.at_ns.max(now_ns));
         } else {
             self.holder = Holder::Request(id);
         }
@@ -102,8 +105,8 @@ impl Machine {
         let start_ns = now_ns.max(self.link_free_ns);
         let request = self.request(id);
         let link_end_ns = start_ns + request.blocks * block_ns;
-        let end_ns = link_end_ns.max(request.media_end_ns + block_ns);
-        request.served(Stage::Media, request.media_end_ns.min(end_ns));
+        let end_ns = link_end_ns.max(request.ready.at_ns + request.ready.blocks * block_ns);
+        request.served(Stage::Media, request.ready.at_ns.min(end_ns));
         request.waited(Stage::Link, start_ns.min(end_ns));
         request.served(Stage::Link, end_ns);
         self.link_free_ns = end_ns;
@@ -112,11 +115,11 @@ impl Machine {
     }
 
     /// The pass of the head for a miss.
-    fn begin_read(&mut self, now_ns: u64, segment: usize, first: u64, end: u64) -> Visit {
+    fn begin_read(&mut self, now_ns: u64, segment: usize, first: u64) -> Visit {
         self.near = first;
         let mechanics = &self.parameters.mechanics;
         let place = mechanics.layout.find(first);
-        let visit = mechanics.visit(now_ns, self.position, (first, &place), end - first, false);
+        let visit = mechanics.visit(now_ns, self.position, (first, &place), false);
         if self.parameters.buffer.free_blocks {
             // Blocks before the first one may have passed under the head on the way to it.
             let blocks = u64::from(place.track_blocks);
@@ -128,31 +131,30 @@ impl Machine {
         visit
     }
 
-    /// The rest of a request that is partly there; when the last block is.
-    fn continue_read(&mut self, now_ns: u64, ready_ns: u64, segment: usize, end: u64) -> u64 {
+    /// The rest of a request that is partly there; when all of it is.
+    fn continue_read(&mut self, now_ns: u64, ready_ns: u64, segment: usize, end: u64) -> Ready {
         let have = self.segments.get(segment).end;
         if let Media::Reading { segment: reading, visit } = self.media
             && reading == segment
         {
-            return if have < end { self.passes_ns(visit, end - 1) } else { 0 };
+            return if have < end { self.passes(visit, end - 1) } else { THERE };
         }
         let ahead_end = self.segments.get(segment).ahead_end;
         if have >= end && !(self.parameters.buffer.ahead_on_hit && have < ahead_end) {
-            return 0;
+            return THERE;
         }
         let start_ns = self.stop(now_ns).max(ready_ns);
-        let visit = self.begin_read(start_ns, segment, have, end.max(have + 1));
-        if have < end { self.passes_ns(visit, end - 1) } else { 0 }
+        let visit = self.begin_read(start_ns, segment, have);
+        if have < end { self.passes(visit, end - 1) } else { THERE }
     }
 
-    /// When a block has passed, on this track or a later one.
-    fn passes_ns(&self, mut visit: Visit, block: u64) -> u64 {
+    /// When a block and all before it have passed, on this track or a later one.
+    fn passes(&self, mut visit: Visit, block: u64) -> Ready {
         while block >= visit.end {
-            let wanted = block + 1 - visit.end;
-            let next = self.parameters.mechanics.next(&visit, wanted, false);
+            let next = self.parameters.mechanics.next(&visit, false);
             visit = next.expect("a request ends on the disk");
         }
-        visit.passed_ns(block)
+        Ready { at_ns: visit.passed_ns(block), blocks: block - block.min(visit.early - 1) + 1 }
     }
 
     /// How far the segment of a request may be filled behind it.

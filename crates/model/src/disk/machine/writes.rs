@@ -121,12 +121,11 @@ impl Machine {
         self.segments.begin(segment, first, true);
         self.segments.fill(segment, end);
         let mechanics = &self.parameters.mechanics;
-        let mut visit =
-            mechanics.visit(seek_at_ns, self.position, (first, &place), end - first, true);
+        let mut visit = mechanics.visit(seek_at_ns, self.position, (first, &place), true);
         if visit.seek_ns < overheads.write_seek_min_ns {
             seek_at_ns += overheads.write_seek_min_ns - visit.seek_ns;
             let from = (first, &place);
-            visit = mechanics.visit(seek_at_ns, self.position, from, end - first, true);
+            visit = mechanics.visit(seek_at_ns, self.position, from, true);
         }
         let block_ns = self.parameters.link_block_ns[1];
         let arrival = Arrival { first, start_ns, block_ns };
@@ -172,10 +171,14 @@ impl Machine {
         let mut from = first;
         loop {
             while from >= visit.end {
-                let next = mechanics.next(&visit, end - from, true);
+                let next = mechanics.next(&visit, true);
                 visit = next.expect("a write ends on the disk");
             }
             let to = visit.end.min(end);
+            // Blocks can only be written early if they are there when the head comes down.
+            if visit.early < to && arrival.ns(to - 1) > visit.start_ns - visit.wait_ns {
+                visit.in_order();
+            }
             let starts_ns = |block: u64| {
                 if block == visit.first { visit.start_ns } else { visit.passed_ns(block - 1) }
             };
