@@ -23,6 +23,8 @@ pub struct Completion {
     pub tag: u64,
     /// When it ended.
     pub at_ns: u64,
+    /// It read what can't be read.
+    pub failed: bool,
     /// Where its time went; its sum is the time since it was submitted.
     pub split: Split,
 }

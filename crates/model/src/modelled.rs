@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use drive::{
-    Discarded, Drive, DriveError, Durability, Facts, Io, MemoryDrive, Operation, ReadDone, Zeroing,
-    check_range,
+    Discarded, Drive, DriveError, Durability, ErrorKind, Facts, Io, MemoryDrive, Operation,
+    ReadDone, Zeroing, check_range,
 };
 use world::{Notify, ReadBufs, World, WriteBufs, race, total_bytes};
 
@@ -26,6 +26,7 @@ const BLOCK_BYTES: u32 = 512;
 #[derive(Default)]
 struct Waiting {
     over: Cell<bool>,
+    failed: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -85,6 +86,14 @@ impl DiskDrive {
         let preferred_bytes = content.facts().preferred_bytes;
         Self::assemble(world, content, preferred_bytes, disk::machine::Machine::new(parameters))
     }
+
+    /// Blocks that the range touches can't be read until they are written.
+    pub fn spoil(&self, offset: u64, bytes: u64) {
+        let block = u64::from(self.facts.block_bytes);
+        let first = offset / block;
+        let end = (offset + bytes).div_ceil(block).min(self.facts.size_bytes / block);
+        self.inner.machine.borrow_mut().spoil(first, end.saturating_sub(first));
+    }
 }
 
 impl<M: Timing + 'static> Modelled<M> {
@@ -114,11 +123,12 @@ impl<M: Timing + 'static> Modelled<M> {
         check_range(&self.facts, operation, offset, bytes)
     }
 
-    fn start(&self, command: Command) -> impl Future<Output = ()> + 'static {
+    /// Ends when the command does, and tells whether it failed.
+    fn start(&self, command: Command) -> impl Future<Output = bool> + 'static {
         let waiting = Inner::start(&self.inner, command);
         std::future::poll_fn(move |context| {
             if waiting.over.get() {
-                return Poll::Ready(());
+                return Poll::Ready(waiting.failed.get());
             }
             *waiting.waker.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
@@ -156,6 +166,7 @@ impl<M: Timing + 'static> Inner<M> {
                 sum.merge(&completion.split);
                 if let Some(waiting) = self.waiting.borrow_mut().remove(&completion.tag) {
                     waiting.over.set(true);
+                    waiting.failed.set(completion.failed);
                     if let Some(waker) = waiting.waker.take() {
                         waker.wake();
                     }
@@ -178,8 +189,13 @@ impl<M: Timing + 'static> Drive for Modelled<M> {
         }
         let over = self.start(Command::Read { offset, bytes });
         let content = Rc::clone(&self.content);
+        let drive = self.facts.name.clone();
         Io::later(async move {
-            over.await;
+            if over.await {
+                let (kind, operation) = (ErrorKind::Media, Operation::Read);
+                let error = DriveError { kind, operation, offset, bytes, drive, source: None };
+                return ReadDone { buffers, result: Err(error) };
+            }
             content.read(offset, buffers).await
         })
     }

@@ -48,14 +48,17 @@ impl Segments {
         &self.list[index]
     }
 
-    /// What is there of `blocks` blocks from `first` on.
+    /// What is there of `blocks` blocks from `first` on. Into a segment that is `reading` the first
+    /// block may be just about to come.
     #[must_use]
-    pub fn find(&self, first: u64, blocks: u64) -> Found {
+    pub fn find(&self, first: u64, blocks: u64, reading: Option<usize>) -> Found {
         let mut found = Found::Nothing;
         for (index, segment) in self.list.iter().enumerate() {
             let usable = !segment.written || self.buffer.hits_on_writes;
             let apart = self.buffer.write_segment && index == 0;
-            if !usable || apart || first < segment.first || first >= segment.end {
+            let coming = self.buffer.almost_hits && reading == Some(index);
+            let end = if coming { segment.end + 1 } else { segment.end };
+            if !usable || apart || first < segment.first || first >= end {
                 continue;
             }
             if first + blocks <= segment.end {

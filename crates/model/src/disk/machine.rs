@@ -15,12 +15,14 @@
 mod cache;
 mod reads;
 mod schedule;
+mod spoiled;
 mod writes;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use self::cache::Cache;
+use self::spoiled::Spoiled;
 use super::buffer::Segments;
 use super::layout::Place;
 use super::mechanics::{Position, Visit};
@@ -62,6 +64,7 @@ struct Request {
     place: Place,
     /// When everything of a read is in the buffer.
     ready: Ready,
+    failed: bool,
     /// Up to when the split is filled.
     at_ns: u64,
     split: Split,
@@ -126,6 +129,9 @@ pub struct Machine {
     cache: Cache,
     /// A block near the arm.
     near: u64,
+    /// The elevator goes down.
+    down: bool,
+    spoiled: Spoiled,
     /// Flushes, by age; everything that comes after the first waits.
     flushes: VecDeque<usize>,
     done: VecDeque<Completion>,
@@ -151,6 +157,8 @@ impl Machine {
             link_free_ns: 0,
             cache: Cache::default(),
             near: 0,
+            down: false,
+            spoiled: Spoiled::default(),
             flushes: VecDeque::new(),
             done: VecDeque::new(),
             parameters,
@@ -200,6 +208,7 @@ impl Machine {
             ready_ns: now_ns,
             place,
             ready: Ready { at_ns: now_ns, blocks: 1 },
+            failed: false,
             at_ns: submitted_ns,
             split: Split::default(),
         };
@@ -235,7 +244,12 @@ impl Machine {
         self.unused.push(id);
         debug_assert_eq!(request.split.total_ns(), now_ns - request.submitted_ns);
         self.active -= 1;
-        self.done.push_back(Completion { tag: request.tag, at_ns: now_ns, split: request.split });
+        self.done.push_back(Completion {
+            tag: request.tag,
+            at_ns: now_ns,
+            failed: request.failed,
+            split: request.split,
+        });
         if self.holder == Holder::Request(id) {
             self.free(now_ns);
         } else if !self.flushes.is_empty() {

@@ -8,6 +8,9 @@ use std::rc::Rc;
 use super::layout::{Layout, Place};
 use super::seek::SeekCurve;
 
+/// How far an angle may be off by rounding.
+const ROUNDING_NS: u64 = 2;
+
 /// The moving parts of a disk. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Mechanics {
@@ -22,6 +25,8 @@ pub struct Mechanics {
     /// How much longer the head needs to settle before it may write; less than nothing where the
     /// curve of the arm was measured with writes.
     pub settle_ns: i64,
+    /// The same where only the head is switched.
+    pub switch_settle_ns: i64,
     /// Whether reading and writing begin with whatever block of the request passes first.
     pub any_order: [bool; 2],
 }
@@ -104,14 +109,20 @@ impl Mechanics {
         let arm = self.seek.ns(from.cylinder.abs_diff(to.cylinder));
         let switch = if from.head == to.head { 0 } else { self.head_switch_ns };
         let ns = arm.max(switch);
-        if ns > 0 && write { ns.saturating_add_signed(self.settle_ns) } else { ns }
+        if ns == 0 || !write {
+            return ns;
+        }
+        let moved = from.cylinder != to.cylinder;
+        ns.saturating_add_signed(if moved { self.settle_ns } else { self.switch_settle_ns })
     }
 
     /// Rotation from `now_ns` until a place begins to pass.
     #[must_use]
     pub fn wait_ns(&self, now_ns: u64, place: &Place) -> u64 {
         let (now, then) = (now_ns % self.turn_ns, self.angle_ns(place));
-        if then >= now { then - now } else { then + self.turn_ns - now }
+        let wait_ns = (then + self.turn_ns - now) % self.turn_ns;
+        // Right behind the block before it, whose end was rounded up.
+        if self.turn_ns - wait_ns <= ROUNDING_NS { 0 } else { wait_ns }
     }
 
     /// Seek and rotation from `now_ns` until a place begins to pass: what a queue is ordered by.
@@ -195,6 +206,7 @@ mod tests {
             turn_ns: 10_000_000,
             head_switch_ns: 2_000_000,
             settle_ns: 500_000,
+            switch_settle_ns: 500_000,
             any_order: [false; 2],
         }
     }
@@ -231,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_of_one_block_too_little_costs_a_turn() {
+    fn a_skew_that_is_too_short_costs_a_turn() {
         let mut mechanics = mechanics();
-        mechanics.head_switch_ns += 1;
+        mechanics.head_switch_ns += ROUNDING_NS + 1;
         let first = visit(&mechanics, 0, 0, false);
         let second = mechanics.next(&first, false).expect("more tracks");
         assert_eq!(second.start_ns, 22 * MS);

@@ -30,6 +30,8 @@ pub struct Parameters {
     pub schedule: Schedule,
     /// Commands the disk takes at a time.
     pub queue_depth: u32,
+    /// How long it tries to read a block that it can't read.
+    pub recovery_ns: u64,
 }
 
 /// Times of the disk's processor and of its talk with the host.
@@ -98,6 +100,8 @@ pub struct Buffer {
     pub write_segment: bool,
     /// Reads find what was written.
     pub hits_on_writes: bool,
+    /// So do reads whose first block is the one that is just being read ahead.
+    pub almost_hits: bool,
     /// Reading on behind a request.
     pub ahead: ReadAhead,
     /// Also when the request was in the buffer.
@@ -134,6 +138,8 @@ pub enum Writes {
 pub struct WriteCache {
     /// Room.
     pub blocks: u64,
+    /// How many runs of blocks the disk keeps apart.
+    pub runs: u32,
     /// Above this they are written before reads.
     pub high_blocks: u64,
     /// How long the disk waits for reads before it writes.
@@ -147,6 +153,8 @@ pub enum Schedule {
     FirstCome,
     /// Shortest seek time first.
     ShortestSeek,
+    /// In the order of block numbers, up and down the disk.
+    Elevator,
     /// Shortest seek and rotation first.
     ShortestPositioning {
         /// How old a command may get before it goes first.

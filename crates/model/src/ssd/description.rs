@@ -1,9 +1,4 @@
 //! Descriptions of SSDs: `hardware/*.toml` with `kind = "ssd"`.
-//!
-//! Each value is a table `{ v, src, conf }`: the value in the unit its name ends with, where it
-//! comes from, and how sure that is (`high`, `medium`, `low`, or `estimated` for what is derived
-//! or chosen). Values under `[rated]` are what the maker or a review states; the model does not
-//! use them, its checks do.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +7,7 @@ use serde::Deserialize;
 use super::hybrid::Shape;
 use super::parameters::{Mapping, Parameters, SlcCache, Striping};
 use super::victims::Cleaning;
-
-/// How sure a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Confidence {
-    /// Read in a public source.
-    High,
-    /// From memory of a source, or from a sister model.
-    Medium,
-    /// From weak memory.
-    Low,
-    /// Derived, or chosen.
-    Estimated,
-}
-
-/// A value and where it comes from.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Value<T> {
-    /// The value.
-    pub v: T,
-    /// Its source.
-    pub src: String,
-    /// How sure it is.
-    pub conf: Confidence,
-}
+use crate::description::{DescriptionError, Value, us_as_ns};
 
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -87,28 +57,8 @@ pub struct Description {
     pub rated: BTreeMap<String, Value<f64>>,
 }
 
-/// Why a description can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DescriptionError {
-    /// It is not what a description looks like.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A value makes no drive.
-    #[error("{name}: {what}")]
-    Value {
-        /// The drive's name.
-        name: String,
-        /// What is wrong, and what to do.
-        what: &'static str,
-    },
-}
-
 /// Bytes the map of every described drive knows.
 const UNIT_BYTES: u32 = 4096;
-
-fn ns(us: f64) -> u64 {
-    (us * 1000.0).round() as u64
-}
 
 impl Description {
     /// Reads a description.
@@ -161,7 +111,7 @@ impl Description {
         let slc_cache = match (slc, &self.slc_idle_ms) {
             ((Some(size), Some(program), Some(fold)), Some(idle)) => Some(SlcCache {
                 bytes: (size.v * 1e9) as u64,
-                program_ns: ns(program.v),
+                program_ns: us_as_ns(program.v),
                 fold_bytes_per_s: fold.v * 1_000_000,
                 idle_ns: idle.v * 1_000_000,
             }),
@@ -178,21 +128,21 @@ impl Description {
             page_bytes: self.page_bytes.v,
             pages_per_block: self.pages_per_block.v,
             striping: self.striping.as_ref().map_or(Striping::default(), |order| order.v),
-            read_ns: self.read_us.v.iter().map(|&us| ns(us)).collect(),
-            program_ns: ns(self.program_us.v),
-            erase_ns: ns(self.erase_us.v),
+            read_ns: self.read_us.v.iter().map(|&us| us_as_ns(us)).collect(),
+            program_ns: us_as_ns(self.program_us.v),
+            erase_ns: us_as_ns(self.erase_us.v),
             channel_bytes_per_s: self.channel_mb_s.v * 1_000_000,
             link_bytes_per_s: self.link_mb_s.v * 1_000_000,
             duplex: self.duplex.v,
             queue_depth: self.queue_depth.v,
-            read_command_ns: ns(self.read_command_us.v),
-            write_command_ns: ns(self.write_command_us.v),
-            command_latency_ns: ns(self.command_latency_us.v),
+            read_command_ns: us_as_ns(self.read_command_us.v),
+            write_command_ns: us_as_ns(self.write_command_us.v),
+            command_latency_ns: us_as_ns(self.command_latency_us.v),
             write_path_bytes_per_s: self.write_path_mb_s.v * 1_000_000,
             buffer_bytes: self.buffer_kib.v << 10,
-            acknowledge_ns: ns(self.acknowledge_us.v),
+            acknowledge_ns: us_as_ns(self.acknowledge_us.v),
             power_loss_protection: self.power_loss_protection.v,
-            flush_ns: ns(self.flush_us.v),
+            flush_ns: us_as_ns(self.flush_us.v),
             slc_cache,
             mapping,
         })

@@ -394,7 +394,12 @@ impl Machine {
             self.active += 1;
             self.accept(now_ns, submitted_ns, tag, command);
         }
-        self.done.push_back(Completion { tag: request.tag, at_ns: now_ns, split: request.split });
+        self.done.push_back(Completion {
+            tag: request.tag,
+            at_ns: now_ns,
+            failed: false,
+            split: request.split,
+        });
     }
 
     /// Writes go into the buffer while there is room.

@@ -84,6 +84,7 @@ pub fn disk(
         preseek: specs.count::<u32>("Preseeking level")? == 2,
         schedule: Schedule::FirstCome,
         queue_depth: specs.count::<u32>("Max queue length")?.max(1),
+        recovery_ns: 0,
     })
 }
 
@@ -105,6 +106,7 @@ fn buffer(specs: &Block) -> Result<Buffer, ExtractedError> {
         segment_blocks: specs.count("Segment size (in blks)")?,
         write_segment: specs.flag("Use separate write segment")?,
         hits_on_writes: specs.flag("Allow read hits on write data")?,
+        almost_hits: specs.flag("Allow almost read hits")?,
         ahead: if caching { ahead } else { ReadAhead::Off },
         ahead_on_hit: specs.flag("Read-ahead on idle hit")?,
         free_blocks: specs.flag("Read any free blocks")?,
@@ -248,6 +250,7 @@ fn mechanics(
         turn_ns: (60e9 / rpm).round() as u64,
         head_switch_ns: block.ms("Head switch time")?,
         settle_ns: (settle_ms * 1e6).round() as i64,
+        switch_settle_ns: (settle_ms * 1e6).round() as i64,
         // Who keeps blocks that pass before the first one takes the request's own ones as well.
         any_order: [
             specs.flag("Immediate buffer read")? || specs.flag("Read any free blocks")?,

@@ -14,6 +14,10 @@ use crate::split::Stage;
 /// How many runs on each side of the arm are looked at for the next one.
 const SIDE_RUNS: usize = 16;
 
+/// How much of a run goes to the platter before something else may have the arm. The rest follows
+/// without a pause if nothing is nearer.
+const PIECE_BLOCKS: u64 = 1024;
+
 /// Runs of blocks that have to go to the platter.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
@@ -59,8 +63,7 @@ impl Machine {
     pub(super) fn cache_write(&mut self, now_ns: u64, id: usize, cache: WriteCache) {
         self.cache.last_ns = now_ns;
         let blocks = self.request(id).blocks;
-        let taken = self.cache.blocks + self.under_way_blocks();
-        if !self.cache.waiting.is_empty() || taken > 0 && taken + blocks > cache.blocks {
+        if !self.cache.waiting.is_empty() || !self.cache_takes(blocks, cache) {
             self.cache.waiting.push_back(id);
         } else {
             self.cache_store(now_ns, id);
@@ -68,8 +71,12 @@ impl Machine {
         self.dispatch(now_ns);
     }
 
-    fn under_way_blocks(&self) -> u64 {
-        self.cache.under_way.map_or(0, |(first, end)| end - first)
+    /// Whether there is room; a write that is larger than the cache comes in alone.
+    fn cache_takes(&self, blocks: u64, cache: WriteCache) -> bool {
+        let under_way = self.cache.under_way.map_or(0, |(first, end)| end - first);
+        let taken = self.cache.blocks + under_way;
+        let runs = self.cache.runs.len() + usize::from(under_way > 0);
+        taken == 0 || taken + blocks <= cache.blocks && runs < cache.runs as usize
     }
 
     fn cache_store(&mut self, now_ns: u64, id: usize) {
@@ -92,7 +99,8 @@ impl Machine {
     /// Whether the cache goes before reads.
     pub(super) fn cache_presses(&self) -> bool {
         let Writes::InCache(cache) = self.parameters.writes else { return false };
-        self.cache.blocks > cache.high_blocks || !self.cache.waiting.is_empty()
+        let runs = self.cache.runs.len() as u64 * 4 > u64::from(cache.runs) * 3;
+        runs || self.cache.blocks > cache.high_blocks || !self.cache.waiting.is_empty()
     }
 
     /// Sends a run to the platter if it is time for that; false if the arm is still free.
@@ -109,7 +117,11 @@ impl Machine {
             return false;
         }
         let first = self.next_run(now_ns);
-        let end = self.cache.runs.remove(&first).expect("it was there");
+        let run_end = self.cache.runs.remove(&first).expect("it was there");
+        let end = run_end.min(first + PIECE_BLOCKS);
+        if end < run_end {
+            self.cache.runs.insert(end, run_end);
+        }
         self.cache.blocks -= end - first;
         self.cache.under_way = Some((first, end));
         let start_ns = self.stop(now_ns);
@@ -151,7 +163,7 @@ impl Machine {
         let Writes::InCache(cache) = self.parameters.writes else { return };
         while let Some(&id) = self.cache.waiting.front() {
             let blocks = self.request(id).blocks;
-            if self.cache.blocks > 0 && self.cache.blocks + blocks > cache.blocks {
+            if !self.cache_takes(blocks, cache) {
                 break;
             }
             self.cache.waiting.pop_front();

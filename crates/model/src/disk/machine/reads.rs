@@ -16,7 +16,7 @@ impl Machine {
         let miss_ns = self.parameters.overheads.read_miss_ns[after];
         self.request(id).ready_ns = now_ns + miss_ns;
         let in_cache = self.cache.has(first, blocks);
-        let found = self.segments.find(first, blocks);
+        let found = self.segments.find(first, blocks, self.reading());
         let pass = in_cache
             || self.parameters.buffer.hits_pass
                 && matches!(found, Found::Whole(_))
@@ -49,7 +49,7 @@ impl Machine {
         let request = self.request(id);
         let (first, end) = (request.first, request.end());
         let ready_ns = request.ready_ns.max(now_ns);
-        let found = self.segments.find(first, end - first);
+        let found = self.segments.find(first, end - first, self.reading());
         if !fresh {
             let request = self.request(id);
             request.served(Stage::Command, request.ready_ns.min(now_ns));
@@ -78,17 +78,29 @@ impl Machine {
                 (marked.at_ns + reselect_ns + prepare_ns, self.passes(visit, end - 1))
             }
         };
+        let spoiled = self.spoiled.within(first, end);
+        let recovery_ns = if spoiled { self.parameters.recovery_ns } else { 0 };
+        let ready = Ready { at_ns: ready.at_ns + recovery_ns, ..ready };
         // The link is not kept waiting for blocks that are slower than it is.
         let before_last_ns = (end - first - ready.blocks) * self.parameters.link_block_ns[0];
         link_at_ns = link_at_ns.max(ready.at_ns.saturating_sub(before_last_ns));
         let request = self.request(id);
         request.ready = ready;
+        request.failed = spoiled;
         request.served(Stage::Media, ready.at_ns.min(link_at_ns));
         self.push(link_at_ns, Event::Link(id));
         if self.parameters.preseek {
             self.hold_until(ready.at_ns.max(now_ns));
         } else {
             self.holder = Holder::Request(id);
+        }
+    }
+
+    /// The segment that blocks come into.
+    fn reading(&self) -> Option<usize> {
+        match self.media {
+            Media::Reading { segment, .. } => Some(segment),
+            _ => None,
         }
     }
 
@@ -189,6 +201,8 @@ impl Machine {
                 }
             }
         };
-        self.segments.allow(segment, limit.min(blocks));
+        // Nothing is read ahead from where it takes long.
+        let spoiled = self.spoiled.next(end).unwrap_or(blocks);
+        self.segments.allow(segment, limit.min(blocks).min(spoiled));
     }
 }

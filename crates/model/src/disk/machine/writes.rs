@@ -81,11 +81,13 @@ impl Machine {
         let start_ns = at_ns.max(self.link_free_ns);
         self.after_write = true;
         let request = self.request(id);
+        let (first, end) = (request.first, request.end());
         let end_ns = start_ns + request.blocks * block_ns;
         request.served(Stage::Command, at_ns);
         request.waited(Stage::Link, start_ns);
         request.served(Stage::Link, end_ns);
         self.link_free_ns = end_ns;
+        self.spoiled.heal(first, end);
         if !self.request(id).to_platter {
             self.end_at(end_ns + complete_ns, id, Stage::Command);
         }

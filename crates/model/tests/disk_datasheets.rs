@@ -1,0 +1,157 @@
+//! The described hard disks beside what is stated about them, in `hardware/*.toml` under `[rated]`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use model::command::{Command, Timing};
+use model::disk::description::Description;
+use model::disk::machine::Machine;
+use model::split::{Split, Stage};
+use world::SplitMix64;
+
+fn descriptions() -> Vec<(PathBuf, Description)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hardware");
+    let entries = std::fs::read_dir(folder).expect("the folder of descriptions");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("a description");
+        if text.contains("kind = \"hdd\"") {
+            found.push((path, Description::parse(&text).expect("it can be read")));
+        }
+    }
+    found
+}
+
+/// Seconds for `count` commands, and the sum of their splits.
+fn run(
+    machine: &mut Machine,
+    depth: u64,
+    count: u64,
+    mut next: impl FnMut() -> Command,
+) -> (f64, Split) {
+    let (mut submitted, mut over, mut now_ns) = (0, 0, 0);
+    let mut sum = Split::default();
+    while over < count {
+        while submitted < count && submitted - over < depth {
+            machine.submit(now_ns, submitted, next());
+            submitted += 1;
+        }
+        now_ns = machine.next_ns().expect("commands are under way");
+        machine.advance(now_ns);
+        while let Some(completion) = machine.completion() {
+            over += 1;
+            sum.merge(&completion.split);
+        }
+    }
+    (now_ns as f64 / 1e9, sum)
+}
+
+const RANDOM: u64 = 10_000;
+
+/// Random 4 KiB over the whole disk; `durable` writes go to the platter.
+fn random(blocks: u64, write: bool, durable: bool) -> impl FnMut() -> Command {
+    let mut random = SplitMix64::new(9);
+    move || {
+        let (offset, bytes) = (random.below(blocks / 8) * 4096, 4096);
+        match write {
+            true => Command::Write { offset, bytes, durable },
+            false => Command::Read { offset, bytes },
+        }
+    }
+}
+
+/// MB/s of reading on from a byte.
+fn sustained(machine: &mut Machine, from: u64) -> f64 {
+    let (bytes, count) = (1 << 20, 100);
+    let mut next = from;
+    let read = || {
+        let offset = next;
+        next += bytes;
+        Command::Read { offset, bytes }
+    };
+    let (seconds, _) = run(machine, 1, count, read);
+    (count * bytes) as f64 / seconds / 1e6
+}
+
+/// What the model does where `rated` states a value.
+fn measure(description: &Description, what: &str) -> f64 {
+    let parameters = description.parameters().expect("a disk");
+    let blocks = parameters.blocks;
+    let bytes = blocks * 512;
+    let machine = || Machine::new(parameters.clone());
+    let mean_ms = |ns: u64| ns as f64 / RANDOM as f64 / 1e6;
+    match what {
+        "seek_average_read_ms" => {
+            let (_, sum) = run(&mut machine(), 1, RANDOM, random(blocks, false, false));
+            mean_ms(sum.served_ns(Stage::Seek))
+        }
+        "seek_average_write_ms" => {
+            let (_, sum) = run(&mut machine(), 1, RANDOM, random(blocks, true, true));
+            mean_ms(sum.served_ns(Stage::Seek))
+        }
+        "rotation_ms" => {
+            let (_, sum) = run(&mut machine(), 1, RANDOM, random(blocks, false, false));
+            mean_ms(sum.served_ns(Stage::Rotation))
+        }
+        "access_read_ms" => {
+            let (_, sum) = run(&mut machine(), 1, RANDOM, random(blocks, false, false));
+            mean_ms(sum.total_ns())
+        }
+        "sustained_outer_mb_s" => sustained(&mut machine(), 0),
+        "sustained_inner_mb_s" => sustained(&mut machine(), bytes - (101 << 20)),
+        "sustained_average_mb_s" => {
+            let places = (0..20).map(|part| (bytes / 20 * part + bytes / 40) & !4095);
+            let slowness = places.map(|from| 1.0 / sustained(&mut machine(), from));
+            20.0 / slowness.sum::<f64>()
+        }
+        "random_read_iops_16" => {
+            RANDOM as f64 / run(&mut machine(), 16, RANDOM, random(blocks, false, false)).0
+        }
+        "random_read_iops_32" => {
+            RANDOM as f64 / run(&mut machine(), 32, RANDOM, random(blocks, false, false)).0
+        }
+        "random_write_iops_16" => {
+            RANDOM as f64 / run(&mut machine(), 16, RANDOM, random(blocks, true, true)).0
+        }
+        "random_write_iops_cached" => {
+            // Long enough for the cache to be full for most of it.
+            let count = 10 * RANDOM;
+            count as f64 / run(&mut machine(), 1, count, random(blocks, true, false)).0
+        }
+        _ => panic!("nobody knows how to measure {what}"),
+    }
+}
+
+/// What the models miss: file, value, why.
+const MISSED: [(&str, &str, &str); 1] = [(
+    "seagate-exos-x20-20tb",
+    "random_write_iops_16",
+    "the disk has a media cache for writes, which the model does not have",
+)];
+
+#[test]
+fn rated_values_are_met_within_5_percent() {
+    let mut wrong = Vec::new();
+    let mut missed = BTreeSet::new();
+    let found = descriptions();
+    assert!(found.len() >= 9, "the descriptions are where they belong");
+    for (path, description) in found {
+        let file = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        for (what, value) in &description.rated {
+            let measured = measure(&description, what);
+            let off = (measured / value.v - 1.0) * 100.0;
+            println!("{file} {what}: {measured:.2}, rated {}, off by {off:+.1} %", value.v);
+            let known = MISSED.iter().any(|miss| miss.0 == file && miss.1 == what);
+            if known {
+                missed.insert((file.clone(), what.clone()));
+            }
+            if (off.abs() > 5.0) != known {
+                wrong.push(format!("{file} {what}: {measured:.2}, rated {}", value.v));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(missed.len(), MISSED.len());
+}
