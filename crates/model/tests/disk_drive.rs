@@ -6,7 +6,7 @@ use drive::{Drive, Durability, ErrorKind};
 use model::disk::layout::{HeadOrder, Layout, Region, Sparing, Zone};
 use model::disk::mechanics::Mechanics;
 use model::disk::parameters::{
-    Buffer, Overheads, Parameters, ReadAhead, Schedule, WriteCache, Writes,
+    Buffer, MediaCache, Overheads, Parameters, ReadAhead, Schedule, WriteCache, Writes,
 };
 use model::disk::seek::SeekCurve;
 use model::modelled::DiskDrive;
@@ -72,6 +72,7 @@ fn parameters(writes: Writes, schedule: Schedule) -> Parameters {
             hits_pass: true,
         },
         writes,
+        media: None,
         preseek: true,
         schedule,
         queue_depth: 8,
@@ -90,6 +91,23 @@ fn it_does_what_a_drive_must() {
         for schedule in [Schedule::FirstCome, Schedule::ShortestSeek, POSITIONING] {
             let world = World::virtual_time(1);
             let drive = DiskDrive::new(&world, parameters(writes, schedule));
+            drive::conformance::run(&world, &drive, 7);
+        }
+    }
+}
+
+#[test]
+fn so_does_one_with_a_media_cache() {
+    for band_blocks in [None, Some(2048)] {
+        for writes in [Writes::OnPlatter, CACHE] {
+            let world = World::virtual_time(1);
+            let mut parameters = parameters(writes, POSITIONING);
+            // The last eighth is the media cache.
+            let blocks = parameters.blocks / 8;
+            parameters.blocks -= blocks;
+            let idle_ns = 20 * MS;
+            parameters.media = Some(MediaCache { blocks, band_blocks, batch: 4, idle_ns });
+            let drive = DiskDrive::new(&world, parameters);
             drive::conformance::run(&world, &drive, 7);
         }
     }

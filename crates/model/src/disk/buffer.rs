@@ -117,16 +117,87 @@ impl Segments {
     }
 
     /// What a write changes is no longer in other segments than `except`.
-    pub fn forget(&mut self, first: u64, blocks: u64, except: usize) {
+    pub fn forget(&mut self, first: u64, blocks: u64, except: Option<usize>) {
         for (index, segment) in self.list.iter_mut().enumerate() {
-            if index != except && first < segment.end && segment.first < first + blocks {
+            if Some(index) != except && first < segment.end && segment.first < first + blocks {
                 segment.end = segment.first;
             }
         }
     }
 
+    /// Whether reading ahead brings blocks of a run into a segment, or could have.
+    #[must_use]
+    pub fn covers(&self, index: usize, first: u64, end: u64) -> bool {
+        let segment = &self.list[index];
+        segment.first < end && first < segment.ahead_end
+    }
+
+    /// Reading ahead into a segment ends at `end` at the latest, or where it is.
+    pub fn stop(&mut self, index: usize, end: u64) {
+        let segment = &mut self.list[index];
+        segment.ahead_end = segment.ahead_end.min(end.max(segment.end));
+    }
+
     /// A segment has nothing any more.
     pub fn empty(&mut self, index: usize) {
         self.list[index].end = self.list[index].first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parameters::ReadAhead;
+    use super::*;
+
+    fn segments() -> Segments {
+        Segments::new(Buffer {
+            segments: 2,
+            segment_blocks: 100,
+            write_segment: false,
+            hits_on_writes: true,
+            almost_hits: true,
+            ahead: ReadAhead::Off,
+            ahead_on_hit: false,
+            free_blocks: false,
+            stops_in_block: true,
+            write_stops_ahead: true,
+            watermark: [0.0; 2],
+            hits_pass: true,
+        })
+    }
+
+    #[test]
+    fn a_segment_keeps_the_last_blocks_that_fit() {
+        let mut segments = segments();
+        let index = segments.oldest(false);
+        segments.begin(index, 1000, false);
+        segments.fill(index, 1150);
+        assert_eq!(segments.find(1050, 100, None), Found::Whole(index));
+        assert_eq!(segments.find(1100, 100, None), Found::Part(index));
+        assert_eq!(segments.find(1049, 1, None), Found::Nothing);
+        // The next block is a hit only while it is coming in.
+        assert_eq!(segments.find(1150, 1, None), Found::Nothing);
+        assert_eq!(segments.find(1150, 1, Some(index)), Found::Part(index));
+        assert_ne!(segments.oldest(false), index);
+    }
+
+    #[test]
+    fn what_a_write_changes_is_not_read_ahead_over_it() {
+        let mut segments = segments();
+        segments.begin(0, 1000, false);
+        segments.allow(0, 1080);
+        segments.fill(0, 1020);
+        assert!(segments.covers(0, 1050, 1060) && !segments.covers(0, 1080, 1090));
+        // Behind what is there: reading ahead ends in front of it.
+        segments.forget(1050, 10, None);
+        segments.stop(0, 1050);
+        segments.fill(0, 1080.min(segments.get(0).ahead_end));
+        assert_eq!(segments.find(1000, 60, None), Found::Part(0));
+        // Within it: nothing comes back.
+        segments.forget(1010, 1, None);
+        segments.stop(0, 0);
+        segments.fill(0, 1080.min(segments.get(0).ahead_end));
+        assert_eq!(segments.find(1010, 1, None), Found::Nothing);
+        assert_eq!(segments.find(1000, 1, None), Found::Nothing);
     }
 }

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::mechanics::Mechanics;
-use super::parameters::{Buffer, Overheads, Parameters, ReadAhead, Schedule, WriteCache, Writes};
+use super::parameters::{
+    Buffer, MediaCache, Overheads, Parameters, ReadAhead, Schedule, WriteCache, Writes,
+};
 use super::seek::SeekCurve;
 use super::shape::{BLOCK_BYTES, Shape};
 use crate::description::{DescriptionError, Value, us_as_ns};
@@ -46,6 +48,10 @@ pub struct Description {
     write_cache_mib: Option<Value<f64>>,
     write_cache_runs: Option<Value<u32>>,
     write_idle_ms: Option<Value<f64>>,
+    media_cache_gb: Option<Value<f64>>,
+    media_cache_batch: Option<Value<u32>>,
+    media_cache_idle_ms: Option<Value<f64>>,
+    band_mib: Option<Value<f64>>,
     recovery_ms: Value<f64>,
     /// What is stated about the disk's speed.
     #[serde(default)]
@@ -103,11 +109,13 @@ impl Description {
         if !times.iter().all(|value| (0.0..1e6).contains(value)) {
             return Err(fail("a time is negative"));
         }
+        let media = self.media().map_err(fail)?;
+        let blocks = self.capacity_bytes.v / block;
         let turn_ns = (60e9 / self.rpm.v).round() as u64;
         let one_ns = ns(&self.track_to_track_ms);
         let settle_ns = ns(&self.write_settle_ms);
         let shape = Shape {
-            blocks: self.capacity_bytes.v / block,
+            blocks: blocks + media.map_or(0, |media| media.blocks),
             heads: self.heads.v,
             zones: self.zones.v,
             turn_ns,
@@ -139,7 +147,7 @@ impl Description {
         let window = self.queue_window.as_ref().map_or(self.queue_depth.v, |window| window.v);
         Ok(Parameters {
             name: self.name.clone(),
-            blocks: shape.blocks,
+            blocks,
             block_bytes: BLOCK_BYTES,
             mechanics: Mechanics {
                 layout: Rc::new(layout),
@@ -176,6 +184,7 @@ impl Description {
                 hits_pass: true,
             },
             writes,
+            media,
             preseek: true,
             schedule: if window > 1 {
                 Schedule::ShortestPositioning { age_max_ns, window }
@@ -185,5 +194,25 @@ impl Description {
             queue_depth: self.queue_depth.v,
             recovery_ns: ns(&self.recovery_ms),
         })
+    }
+
+    /// The media cache; shingled bands need one.
+    fn media(&self) -> Result<Option<MediaCache>, &'static str> {
+        let values = (&self.media_cache_gb, &self.media_cache_batch, &self.media_cache_idle_ms);
+        let (Some(gb), Some(batch), Some(idle)) = values else {
+            return match (values, &self.band_mib) {
+                ((None, None, None), None) => Ok(None),
+                _ => Err("a media cache has three values\nhint: state all media_cache_ values"),
+            };
+        };
+        let block = f64::from(BLOCK_BYTES);
+        let band_blocks =
+            self.band_mib.as_ref().map(|mib| (mib.v * f64::from(1 << 20) / block) as u64);
+        let blocks = (gb.v * 1e9 / block) as u64;
+        if blocks < 1 << 16 || batch.v == 0 || band_blocks.is_some_and(|blocks| blocks < 1024) {
+            return Err("a media cache has 32 MiB at least, and a band 512 KiB");
+        }
+        let idle_ns = us_as_ns(idle.v * 1000.0);
+        Ok(Some(MediaCache { blocks, band_blocks, batch: batch.v, idle_ns }))
     }
 }

@@ -13,6 +13,7 @@
 //! Left out: retries, thermal recalibration, and the link being taken by other disks.
 
 mod cache;
+mod media;
 mod reads;
 mod schedule;
 mod spoiled;
@@ -22,6 +23,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use self::cache::Cache;
+use self::media::Log;
 use self::spoiled::Spoiled;
 use super::buffer::Segments;
 use super::layout::Place;
@@ -127,6 +129,10 @@ pub struct Machine {
     after_write: bool,
     link_free_ns: u64,
     cache: Cache,
+    log: Log,
+    /// When a command came last.
+    last_ns: u64,
+    idle_asked: bool,
     /// A block near the arm.
     near: u64,
     /// The elevator goes down.
@@ -156,6 +162,9 @@ impl Machine {
             after_write: false,
             link_free_ns: 0,
             cache: Cache::default(),
+            log: Log::default(),
+            last_ns: 0,
+            idle_asked: false,
             near: 0,
             down: false,
             spoiled: Spoiled::default(),
@@ -190,6 +199,7 @@ impl Machine {
 
     fn accept(&mut self, now_ns: u64, submitted_ns: u64, tag: u64, command: Command) {
         self.active += 1;
+        self.last_ns = now_ns;
         let (offset, bytes, write, durable) = match command {
             Command::Read { offset, bytes } => (offset, bytes, false, false),
             Command::Write { offset, bytes, durable } => (offset, bytes, true, durable),
@@ -197,7 +207,8 @@ impl Machine {
             Command::Flush => (0, 0, true, false),
         };
         let (first, blocks) = self.range(offset, bytes);
-        let place = self.parameters.mechanics.layout.find(first);
+        let at = if write { self.write_place(first, first + blocks) } else { first };
+        let place = self.parameters.mechanics.layout.find(at);
         let mut request = Request {
             tag,
             first,
@@ -293,6 +304,9 @@ impl Machine {
             return;
         }
         self.catch_up(now_ns);
+        if self.log_presses() && self.clean(now_ns) {
+            return;
+        }
         if self.cache_presses() && self.destage(now_ns) {
             return;
         }
@@ -305,7 +319,28 @@ impl Machine {
             }
         } else if !self.destage(now_ns) {
             self.end_flushes(now_ns);
+            if let Some(media) = self.parameters.media
+                && self.log.within(0, self.parameters.blocks)
+                && self.idle_for(now_ns, media.idle_ns)
+            {
+                self.clean(now_ns);
+            }
         }
+    }
+
+    /// Whether no command came for a time; if not, it is looked at again when that is over.
+    fn idle_for(&mut self, now_ns: u64, idle_ns: u64) -> bool {
+        let idle_ns = self.last_ns + idle_ns;
+        if now_ns < idle_ns && !std::mem::replace(&mut self.idle_asked, true) {
+            self.push(idle_ns, Event::Idle);
+        }
+        now_ns >= idle_ns
+    }
+
+    /// The disk may have had nothing to do for a while.
+    fn idle(&mut self, now_ns: u64) {
+        self.idle_asked = false;
+        self.dispatch(now_ns);
     }
 
     /// Flushes end when nothing came before them that is not on the platter.
@@ -333,6 +368,17 @@ impl Machine {
         self.media = Media::Reading { segment, visit };
         if visit.reached(now_ns) >= ahead_end {
             self.media = Media::Still;
+        }
+    }
+
+    /// What a write changes is not read from the buffer any more, nor read ahead.
+    fn forget(&mut self, first: u64, end: u64, except: Option<usize>) {
+        self.segments.forget(first, end - first, except);
+        if let Media::Reading { segment, .. } = self.media
+            && self.segments.covers(segment, first, end)
+        {
+            let write_stops = self.parameters.buffer.write_stops_ahead;
+            self.segments.stop(segment, if write_stops { 0 } else { first });
         }
     }
 

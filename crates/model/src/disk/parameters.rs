@@ -24,6 +24,8 @@ pub struct Parameters {
     pub buffer: Buffer,
     /// Writes.
     pub writes: Writes,
+    /// A part of the surface that takes small writes first.
+    pub media: Option<MediaCache>,
     /// The arm leaves for the next command while the data of a read are still on the link.
     pub preseek: bool,
     /// In which order commands are served.
@@ -144,6 +146,28 @@ pub struct WriteCache {
     pub high_blocks: u64,
     /// How long the disk waits for reads before it writes.
     pub idle_ns: u64,
+}
+
+/// A part of the surface, behind the last block the host knows, that takes writes in the order they
+/// come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediaCache {
+    /// Room.
+    pub blocks: u64,
+    /// Blocks of a shingled band, which is written as a whole; none where tracks don't overlap.
+    pub band_blocks: Option<u64>,
+    /// How many writes go there at a time.
+    pub batch: u32,
+    /// How long the disk is idle before it cleans up.
+    pub idle_ns: u64,
+}
+
+impl MediaCache {
+    /// More than what goes there at a time.
+    #[must_use]
+    pub fn batch_blocks_max(&self) -> u64 {
+        (self.blocks / 8).min(8192)
+    }
 }
 
 /// Order of commands.

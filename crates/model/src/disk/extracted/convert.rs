@@ -81,6 +81,7 @@ pub fn disk(
         link_block_ns: [block_ns; 2],
         buffer: buffer(specs)?,
         writes,
+        media: None,
         preseek: specs.count::<u32>("Preseeking level")? == 2,
         schedule: Schedule::FirstCome,
         queue_depth: specs.count::<u32>("Max queue length")?.max(1),

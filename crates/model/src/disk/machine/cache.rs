@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::parameters::{Schedule, WriteCache, Writes};
 use super::writes::Arrival;
-use super::{Event, Machine, Media};
+use super::{Machine, Media};
 use crate::split::Stage;
 
 /// How many runs on each side of the arm are looked at for the next one.
@@ -24,12 +24,10 @@ pub(super) struct Cache {
     /// End of each run, by its first block.
     runs: BTreeMap<u64, u64>,
     blocks: u64,
-    /// The run that is on its way.
-    under_way: Option<(u64, u64)>,
+    /// Runs that are on their way.
+    under_way: Vec<(u64, u64)>,
     /// Writes that wait for room.
     waiting: VecDeque<usize>,
-    last_ns: u64,
-    idle_asked: bool,
 }
 
 impl Cache {
@@ -54,14 +52,13 @@ impl Cache {
     }
 
     pub(super) fn clean(&self) -> bool {
-        self.blocks == 0 && self.under_way.is_none() && self.waiting.is_empty()
+        self.blocks == 0 && self.under_way.is_empty() && self.waiting.is_empty()
     }
 }
 
 impl Machine {
     /// A write comes that is over once it is in the cache.
     pub(super) fn cache_write(&mut self, now_ns: u64, id: usize, cache: WriteCache) {
-        self.cache.last_ns = now_ns;
         let blocks = self.request(id).blocks;
         if !self.cache.waiting.is_empty() || !self.cache_takes(blocks, cache) {
             self.cache.waiting.push_back(id);
@@ -73,9 +70,9 @@ impl Machine {
 
     /// Whether there is room; a write that is larger than the cache comes in alone.
     fn cache_takes(&self, blocks: u64, cache: WriteCache) -> bool {
-        let under_way = self.cache.under_way.map_or(0, |(first, end)| end - first);
+        let under_way: u64 = self.cache.under_way.iter().map(|run| run.1 - run.0).sum();
         let taken = self.cache.blocks + under_way;
-        let runs = self.cache.runs.len() + usize::from(under_way > 0);
+        let runs = self.cache.runs.len() + self.cache.under_way.len();
         taken == 0 || taken + blocks <= cache.blocks && runs < cache.runs as usize
     }
 
@@ -86,14 +83,8 @@ impl Machine {
         let (first, end) = (request.first, request.end());
         let at_ns = request.ready_ns.max(now_ns) + self.parameters.overheads.prepare_ns;
         self.link_write(at_ns, id);
-        self.segments.forget(first, end - first, usize::MAX);
+        self.forget(first, end, None);
         self.cache.insert(first, end);
-    }
-
-    /// The disk has had nothing to do for a while.
-    pub(super) fn idle(&mut self, now_ns: u64) {
-        self.cache.idle_asked = false;
-        self.dispatch(now_ns);
     }
 
     /// Whether the cache goes before reads.
@@ -109,22 +100,25 @@ impl Machine {
         if self.cache.runs.is_empty() {
             return false;
         }
-        let idle_ns = self.cache.last_ns + cache.idle_ns;
-        if self.flushes.is_empty() && !self.cache_presses() && now_ns < idle_ns {
-            if !std::mem::replace(&mut self.cache.idle_asked, true) {
-                self.push(idle_ns, Event::Idle);
-            }
+        let pressed = !self.flushes.is_empty() || self.cache_presses();
+        if !pressed && !self.idle_for(now_ns, cache.idle_ns) {
             return false;
         }
-        let first = self.next_run(now_ns);
-        let run_end = self.cache.runs.remove(&first).expect("it was there");
-        let end = run_end.min(first + PIECE_BLOCKS);
-        if end < run_end {
-            self.cache.runs.insert(end, run_end);
-        }
-        self.cache.blocks -= end - first;
-        self.cache.under_way = Some((first, end));
         let start_ns = self.stop(now_ns);
+        let first = self.next_run(now_ns);
+        let end = self.take_run(first);
+        if let Some(media) = self.takes(first, end) {
+            while self.cache.under_way.len() < media.batch as usize
+                && let Some(next) = self.cache.runs.keys().next().copied()
+            {
+                self.take_run(next);
+            }
+            let runs = self.cache.under_way.clone();
+            let (_, until_ns) = self.append_runs(start_ns, &runs, media, 0);
+            self.hold_until(until_ns);
+            return true;
+        }
+        self.goes_home(first, end);
         let mechanics = &self.parameters.mechanics;
         let place = mechanics.layout.find(first);
         let visit = mechanics.visit(start_ns, self.position, (first, &place), true);
@@ -134,6 +128,18 @@ impl Machine {
         self.media = Media::Writing { segment: None, visit, end, until_ns };
         self.hold_until(until_ns);
         true
+    }
+
+    /// A run, or its first piece, is on its way; where it ends.
+    fn take_run(&mut self, first: u64) -> u64 {
+        let run_end = self.cache.runs.remove(&first).expect("it was there");
+        let end = self.piece_end(first, run_end.min(first + PIECE_BLOCKS));
+        if end < run_end {
+            self.cache.runs.insert(end, run_end);
+        }
+        self.cache.blocks -= end - first;
+        self.cache.under_way.push((first, end));
+        end
     }
 
     /// The run that is reached soonest, of those around the arm; in order, if that is the schedule.
@@ -157,9 +163,10 @@ impl Machine {
 
     /// A run is on the platter.
     pub(super) fn cache_written(&mut self, now_ns: u64) {
-        if self.cache.under_way.take().is_none() {
+        if self.cache.under_way.is_empty() {
             return;
         }
+        self.cache.under_way.clear();
         let Writes::InCache(cache) = self.parameters.writes else { return };
         while let Some(&id) = self.cache.waiting.front() {
             let blocks = self.request(id).blocks;

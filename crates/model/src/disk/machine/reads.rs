@@ -49,7 +49,12 @@ impl Machine {
         let request = self.request(id);
         let (first, end) = (request.first, request.end());
         let ready_ns = request.ready_ns.max(now_ns);
-        let found = self.segments.find(first, end - first, self.reading());
+        let mut found = self.segments.find(first, end - first, self.reading());
+        if let Found::Part(segment) = found
+            && self.log.within(self.segments.get(segment).end, end)
+        {
+            found = Found::Nothing;
+        }
         if !fresh {
             let request = self.request(id);
             request.served(Stage::Command, request.ready_ns.min(now_ns));
@@ -62,6 +67,10 @@ impl Machine {
                 self.segments.touch(segment);
                 self.allow_ahead(segment, first, end);
                 (at_ns + prepare_ns, self.continue_read(now_ns, ready_ns, segment, end))
+            }
+            Found::Nothing if self.log.within(first, end) => {
+                let ready = self.read_pieces(now_ns, ready_ns, id);
+                (ready.at_ns + reselect_ns + prepare_ns, ready)
             }
             Found::Nothing => {
                 let segment = self.segments.oldest(false);
@@ -94,6 +103,34 @@ impl Machine {
         } else {
             self.holder = Holder::Request(id);
         }
+    }
+
+    /// Some of the blocks are in the media cache: the head goes from piece to piece.
+    fn read_pieces(&mut self, now_ns: u64, ready_ns: u64, id: usize) -> Ready {
+        let start_ns = self.stop(now_ns).max(ready_ns);
+        let request = self.requests[id].as_mut().expect("it is being served");
+        let (first, end) = (request.first, request.end());
+        request.served(Stage::Command, ready_ns);
+        request.waited(Stage::Queue, start_ns);
+        let mechanics = &self.parameters.mechanics;
+        let mut at_ns = start_ns;
+        for (place, blocks) in self.log.pieces(first, end) {
+            let target = mechanics.layout.find(place);
+            let mut visit = mechanics.visit(at_ns, self.position, (place, &target), false);
+            request.served(Stage::Seek, at_ns + visit.seek_ns);
+            request.served(Stage::Rotation, visit.start_ns);
+            while visit.end < place + blocks {
+                visit = mechanics.next(&visit, false).expect("blocks end on the disk");
+            }
+            at_ns = visit.passed_ns(place + blocks - 1);
+            request.served(Stage::Media, at_ns);
+            self.position = visit.position;
+        }
+        let segment = self.segments.oldest(false);
+        self.segments.begin(segment, first, false);
+        self.segments.fill(segment, end);
+        self.near = first;
+        Ready { at_ns, blocks: 1 }
     }
 
     /// The segment that blocks come into.
@@ -203,6 +240,8 @@ impl Machine {
         };
         // Nothing is read ahead from where it takes long.
         let spoiled = self.spoiled.next(end).unwrap_or(blocks);
-        self.segments.allow(segment, limit.min(blocks).min(spoiled));
+        // Nor from where blocks are elsewhere.
+        let elsewhere = self.log.next(end).unwrap_or(blocks);
+        self.segments.allow(segment, limit.min(blocks).min(spoiled).min(elsewhere));
     }
 }

@@ -32,7 +32,7 @@ impl Machine {
     /// `blocks` blocks from `first` on can't be read until they are written. A read of one fails
     /// once the disk has tried for its recovery time.
     pub fn spoil(&mut self, first: u64, blocks: u64) {
-        self.segments.forget(first, blocks, usize::MAX);
+        self.forget(first, first + blocks, None);
         self.spoiled.0.extend(first..first + blocks);
     }
 }

@@ -68,7 +68,7 @@ impl Machine {
         let arrival = Arrival { first, start_ns, block_ns };
         let (visit, until_ns) = self.write_blocks(visit, first, request_end, arrival, 1);
         self.media = Media::Writing { segment: Some(segment), visit, end: request_end, until_ns };
-        self.segments.forget(first, request_end - first, segment);
+        self.forget(first, request_end, Some(segment));
         self.segments.fill(segment, request_end);
         debug_assert!(until_ns > now_ns);
         true
@@ -96,6 +96,12 @@ impl Machine {
 
     /// The arm is the request's. `fresh` ones have just come; others were in the queue.
     pub(super) fn start_write(&mut self, now_ns: u64, id: usize, fresh: bool) {
+        let (first, end) = (self.request(id).first, self.request(id).end());
+        if let Some(media) = self.takes(first, end) {
+            self.append_requests(now_ns, id, media);
+            return;
+        }
+        self.goes_home(first, end);
         let overheads = self.parameters.overheads.clone();
         let request = self.request(id);
         let (first, end, place, to_platter) =
@@ -119,7 +125,7 @@ impl Machine {
         let start_ns = self.link_write(link_at_ns, id);
         let link_end_ns = self.link_free_ns;
         self.stop(now_ns);
-        self.segments.forget(first, end - first, segment);
+        self.forget(first, end, Some(segment));
         self.segments.begin(segment, first, true);
         self.segments.fill(segment, end);
         let mechanics = &self.parameters.mechanics;
