@@ -95,8 +95,9 @@ impl Description {
             return Err(fail("a count is zero or above 1000"));
         }
         let block = u64::from(BLOCK_BYTES);
-        if self.capacity_bytes.v < 1 << 20 || !self.capacity_bytes.v.is_multiple_of(block) {
-            return Err(fail("capacity_bytes is no multiple of 512 above 1 MiB"));
+        let sizes = 1 << 20..1 << 50;
+        if !sizes.contains(&self.capacity_bytes.v) || !self.capacity_bytes.v.is_multiple_of(block) {
+            return Err(fail("capacity_bytes is no multiple of 512 from 1 MiB to 1 PiB"));
         }
         let times = [
             self.seek_average_ms.v,
@@ -214,5 +215,38 @@ impl Description {
         }
         let idle_ns = us_as_ns(idle.v * 1000.0);
         Ok(Some(MediaCache { blocks, band_blocks, batch: batch.v, idle_ns }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_disk_is_refused() {
+        let text = include_str!("../../../../hardware/hitachi-e7k1000-1tb.toml");
+        let parse = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            Description::parse(&text.replacen(from, to, 1)).map(|found| found.parameters())
+        };
+        assert!(matches!(parse("rpm", "rpm"), Ok(Ok(_))));
+        for (from, to) in [
+            ("heads = { v = 6", "heads = { v = 0"),
+            ("capacity_bytes = { v = 1000204886016", "capacity_bytes = { v = 1000204886017"),
+            ("rpm = { v = 7200.0", "rpm = { v = 0.0"),
+            ("seek_average_ms = { v = 8.5", "seek_average_ms = { v = 1.5"),
+            ("write_settle_ms = { v = 1.0", "write_settle_ms = { v = -1.0"),
+        ] {
+            assert!(matches!(parse(from, to), Ok(Err(_))), "{to}");
+        }
+        assert!(parse("zones", "rings").is_err());
+        assert!(matches!(
+            parse(
+                "recovery_ms",
+                "media_cache_gb = { v = 1.0, src = \"\", conf = \
+            \"low\" }\nrecovery_ms"
+            ),
+            Ok(Err(_))
+        ));
     }
 }

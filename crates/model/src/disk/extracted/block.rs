@@ -5,6 +5,9 @@
 
 use super::ExtractedError;
 
+/// No time of a disk is longer than ten seconds.
+const MS_MAX: f64 = 10_000.0;
+
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -78,10 +81,10 @@ impl Block {
     /// Milliseconds, as nanoseconds.
     ///
     /// # Errors
-    /// When it is missing, or no time.
+    /// When it is missing, or no time that a disk takes.
     pub fn ms(&self, name: &'static str) -> Result<u64, ExtractedError> {
         let number = self.number(name)?;
-        if number < 0.0 {
+        if !(0.0..=MS_MAX).contains(&number) {
             return Err(ExtractedError::Value { name, value: number.to_string() });
         }
         Ok((number * 1e6).round() as u64)

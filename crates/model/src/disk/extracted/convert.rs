@@ -18,6 +18,12 @@ fn wrong<T>(name: &'static str, value: impl ToString) -> Result<T, ExtractedErro
     Err(ExtractedError::Value { name, value: value.to_string() })
 }
 
+/// No arm takes longer than ten seconds.
+const SEEK_NS_MAX: u64 = 10_000_000_000;
+
+/// More blocks than a zone has.
+const POSITIONS_MAX: f64 = 1e12;
+
 /// A disk from its controller, its model, and the text of its seek table if the model names one.
 ///
 /// # Errors
@@ -94,9 +100,9 @@ fn buffer(specs: &Block) -> Result<Buffer, ExtractedError> {
         0 => ReadAhead::Off,
         1 => ReadAhead::Track,
         2 => ReadAhead::Cylinder,
-        3 => match specs.count("Maximum read-ahead (blks)")? {
-            0 => ReadAhead::Blocks(specs.count("Segment size (in blks)")?),
-            blocks => ReadAhead::Blocks(blocks),
+        3 => match specs.count::<u32>("Maximum read-ahead (blks)")? {
+            0 => ReadAhead::Blocks(specs.count::<u32>("Segment size (in blks)")?.into()),
+            blocks => ReadAhead::Blocks(blocks.into()),
         },
         4 => ReadAhead::TrackThenNext,
         other => return wrong("Buffer continuous read", other),
@@ -104,7 +110,7 @@ fn buffer(specs: &Block) -> Result<Buffer, ExtractedError> {
     let caching = specs.flag("Enable caching in buffer")?;
     let buffer = Buffer {
         segments: specs.count("Number of buffer segments")?,
-        segment_blocks: specs.count("Segment size (in blks)")?,
+        segment_blocks: specs.count::<u32>("Segment size (in blks)")?.into(),
         write_segment: specs.flag("Use separate write segment")?,
         hits_on_writes: specs.flag("Allow read hits on write data")?,
         almost_hits: specs.flag("Allow almost read hits")?,
@@ -120,7 +126,7 @@ fn buffer(specs: &Block) -> Result<Buffer, ExtractedError> {
         hits_pass: specs.flag("Allow sneaky full read hits")?,
     };
     let reads = buffer.segments.saturating_sub(u32::from(buffer.write_segment));
-    if reads == 0 || buffer.segment_blocks == 0 {
+    if reads == 0 || buffer.segments > 1 << 16 || buffer.segment_blocks == 0 {
         return wrong("Number of buffer segments", buffer.segments);
     }
     Ok(buffer)
@@ -142,7 +148,7 @@ fn layout(model: &Block) -> Result<Layout, ExtractedError> {
         other => return wrong("LBN-to-PBN mapping scheme", other),
     };
     let scheme = block.count::<u32>("Sparing scheme used")?;
-    let range = block.count::<u32>("Rangesize for sparing")?.max(1);
+    let range = block.count::<u32>("Rangesize for sparing")?.clamp(1, 1 << 24);
     let blocks = |region, at_front, slip_to_end| Sparing::Blocks { region, at_front, slip_to_end };
     let sparing = match scheme {
         0 | 7 => blocks(Region::Zone, false, scheme == 7),
@@ -162,6 +168,15 @@ fn layout(model: &Block) -> Result<Layout, ExtractedError> {
         // Without sparing, or with all spares at the end of the disk, zones have none.
         if matches!(scheme, 0 | 7) {
             zone.spare = 0;
+        }
+        let track_blocks = zone.track_blocks;
+        let most = match sparing {
+            Sparing::Blocks { region: Region::Track, .. } => track_blocks,
+            Sparing::Blocks { region: Region::Zone, .. } | Sparing::Tracks => u32::MAX,
+            Sparing::Blocks { .. } => track_blocks * heads,
+        };
+        if zone.spare >= most {
+            return wrong("Number of spares", zone.spare);
         }
         let ends = zone.first_cylinder <= zone.last_cylinder && zone.last_cylinder < 1 << 24;
         if zone.first_cylinder < behind || !ends {
@@ -197,7 +212,9 @@ fn check(layout: Layout) -> Result<Layout, ExtractedError> {
 fn zone(block: &Block) -> Result<Zone, ExtractedError> {
     let positions = |name| -> Result<Vec<u64>, ExtractedError> {
         let numbers = block.numbers(name)?;
-        match numbers.iter().find(|number| **number < 0.0 || number.fract() != 0.0) {
+        let position =
+            |number: &f64| (0.0..POSITIONS_MAX).contains(number) && number.fract() == 0.0;
+        match numbers.iter().find(|number| !position(number)) {
             Some(number) => wrong(name, number),
             None => Ok(numbers.iter().map(|number| *number as u64).collect()),
         }
@@ -217,12 +234,16 @@ fn zone(block: &Block) -> Result<Zone, ExtractedError> {
         let blocks = if turns { number * f64::from(track_blocks) } else { number };
         if !(0.0..1e6).contains(&blocks) { wrong(name, number) } else { Ok(blocks as u32) }
     };
+    let unused: u64 = block.count("Empty space at zone front")?;
+    if unused as f64 >= POSITIONS_MAX {
+        return wrong("Empty space at zone front", unused);
+    }
     Ok(Zone {
         first_cylinder: block.count("First cylinder number")?,
         last_cylinder: block.count("Last cylinder number")?,
         track_blocks,
         offset: skew("Offset of first block")?,
-        unused: block.count("Empty space at zone front")?,
+        unused,
         track_skew: skew("Skew for track switch")?,
         cylinder_skew: skew("Skew for cylinder switch")?,
         spare: block.count("Number of spares")?,
@@ -245,8 +266,14 @@ fn mechanics(
     if !(-1000.0..=1000.0).contains(&settle_ms) {
         return wrong("Add. write settling delay", settle_ms);
     }
+    let curve = seek(block, layout.cylinders(), seeks)?;
+    let step = (layout.cylinders() / 100).max(1);
+    let mut distances = (1..11).chain((1..layout.cylinders()).step_by(step as usize));
+    if let Some(distance) = distances.find(|distance| curve.ns(*distance) > SEEK_NS_MAX) {
+        return wrong("Seek type", format!("too slow over {distance} cylinders"));
+    }
     Ok(Mechanics {
-        seek: Rc::new(seek(block, layout.cylinders(), seeks)?),
+        seek: Rc::new(curve),
         layout: Rc::new(layout),
         turn_ns: (60e9 / rpm).round() as u64,
         head_switch_ns: block.ms("Head switch time")?,
@@ -276,6 +303,9 @@ fn seek(block: &Block, cylinders: u32, seeks: Option<&str>) -> Result<SeekCurve,
         }
         "linear" => {
             let (one, average, full) = three()?;
+            if cylinders < 6 {
+                return wrong("Seek type", "linear, with fewer than six cylinders");
+            }
             Ok(SeekCurve::Table(vec![(1, one), (cylinders / 3, average), (cylinders - 1, full)]))
         }
         kind @ ("hpl" | "hplplus10") => {
