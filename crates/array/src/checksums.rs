@@ -251,9 +251,10 @@ impl Core {
         act: impl AsyncFn(Rc<MemberSums>) -> Result<(), DriveError>,
     ) -> Vec<(usize, DriveError)> {
         let acts = self.sums().map(async |(slot, sums)| {
-            let drive = Rc::clone(sums.drive());
+            let (drive, tenant) = (Rc::clone(sums.drive()), self.slots[slot].tenant());
             let acted = self.patiently(drive.as_ref(), operation, act(sums)).await;
-            Some((slot, acted.err()?))
+            let failed = acted.err().filter(|_| !self.slots[slot].has_left(&tenant));
+            Some((slot, failed?))
         });
         join_all(acts.collect::<Vec<_>>()).await.into_iter().flatten().collect()
     }

@@ -31,11 +31,12 @@ use std::time::Duration;
 
 use drive::{Drive, DriveError, ErrorKind, Io, Operation, ReadDone};
 use geometry::Geometry;
+use smallvec::SmallVec;
 use world::{ReadBufs, World, race, total_bytes};
 
 use crate::core::Core;
 use crate::mend;
-use crate::slot::{Member, SlotState};
+use crate::slot::{Member, Slot, SlotState};
 use crate::split::lengths;
 
 /// Reads of one member that were given up and have not ended; with more it stays late even if it
@@ -177,11 +178,18 @@ impl Core {
         let Some(core) = self.this.upgrade() else { return Io::Later(read) };
         let policy = *self.policy.borrow();
         let begun_ns = self.world.now_ns();
+        let tenant = self.slots[slot].tenant();
         let mut alarm = self.reads_due.arm(&self.world, policy.read_deadline);
         let mut read = read;
         Io::later(async move {
             loop {
                 match race(&mut read, alarm).await {
+                    Ok(ReadDone { buffers, result: Err(_) })
+                        if core.slots[slot].has_left(&tenant) =>
+                    {
+                        let error = core.timed_out(slot, Operation::Read, offset, bytes);
+                        return ReadDone { buffers, result: Err(error) };
+                    }
                     Ok(done) => {
                         core.note_pace(slot, begun_ns, policy.read_deadline);
                         return done;
@@ -237,12 +245,16 @@ impl Core {
     ) {
         self.mark_late(slot);
         let Some(core) = self.this.upgrade() else { return };
+        let tenant = self.slots[slot].tenant();
         let lateness = &self.slots[slot].lateness;
         lateness.given_up.set(lateness.given_up.get() + 1);
         self.world.spawn(async move {
             let done = read.await;
             let given_up = &core.slots[slot].lateness.given_up;
             given_up.set(given_up.get() - 1);
+            if core.slots[slot].has_left(&tenant) {
+                return;
+            }
             if let Err(error) = done.result {
                 // The drive has said at last what is wrong.
                 core.note_read_error(slot, &error).await;
@@ -337,8 +349,19 @@ impl Core {
 
     /// Waits for changes on members (writes, flushes) and gives those that failed. One over its
     /// deadline has failed when the array can do without all members that are over it; it is left
-    /// to end by itself.
+    /// to end by itself. What failed on a member that has left meanwhile is not given.
     pub(crate) async fn settle(
+        &self,
+        operation: Operation,
+        changes: Vec<Change>,
+    ) -> Vec<(usize, DriveError)> {
+        let tenants: SmallVec<[_; 16]> = self.slots.iter().map(Slot::tenant).collect();
+        let mut failed = self.settled(operation, changes).await;
+        failed.retain(|(slot, _)| !self.slots[*slot].has_left(&tenants[*slot]));
+        failed
+    }
+
+    async fn settled(
         &self,
         operation: Operation,
         changes: Vec<Change>,

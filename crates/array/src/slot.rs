@@ -1,7 +1,7 @@
 //! A slot of the array and the member in it: what may be read from it and written to it.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use drive::{Drive, DriveError, Durability, ErrorKind, Io, Operation, ReadDone, Zeroing};
 use world::{ReadBufs, WriteBufs};
@@ -136,6 +136,17 @@ impl Slot {
 
     fn with_member<T>(&self, ask: impl FnOnce(&Member) -> T) -> Option<T> {
         self.member.borrow().as_deref().map(ask)
+    }
+
+    /// Who has the slot now, for [`Slot::has_left`].
+    pub(crate) fn tenant(&self) -> Weak<Member> {
+        self.member.borrow().as_ref().map(Rc::downgrade).unwrap_or_default()
+    }
+
+    /// Whether somebody else has the slot by now: what went wrong on the one before is nothing to
+    /// hold against the successor.
+    pub(crate) fn has_left(&self, tenant: &Weak<Member>) -> bool {
+        self.with_member(|member| !std::ptr::eq(tenant.as_ptr(), member)).unwrap_or(false)
     }
 
     pub(crate) fn state(&self) -> SlotState {

@@ -346,7 +346,8 @@ async fn store_bands(
 }
 
 /// How a band is written. One that can't be as a whole is cut: bad blocks at different places of
-/// several members are no loss.
+/// several members are no loss. So is one with bad blocks where parity does not agree yet: what is
+/// recovered there may not be what a member holds, and only what can't be read is taken for it.
 fn plan_band(
     core: &Core,
     map: StripeMap,
@@ -357,7 +358,16 @@ fn plan_band(
     let mut works = Vec::with_capacity(1);
     let mut bands = vec![band];
     while let Some(band) = bands.pop() {
-        if let Some(way) = plan(core, &map, &band, in_sync, unreadable) {
+        let way = plan(core, &map, &band, in_sync, unreadable);
+        if way == Some(Way::Recover)
+            && !in_sync
+            && torn(core, &map, &band, unreadable)
+            && let Some((first, second)) = band.clone().halves(core.facts.block_bytes as usize)
+        {
+            bands.extend([second, first]);
+            continue;
+        }
+        if let Some(way) = way {
             let mut work = Work::new(map, band, way);
             if way == Way::Recover && map.q().is_some() {
                 work.filling = filling(core, &work);
@@ -372,6 +382,14 @@ fn plan_band(
         bands.extend([second, first]);
     }
     Ok(works)
+}
+
+/// Whether a member that holds a column of the band can't be read there, or in a part of it.
+fn torn(core: &Core, map: &StripeMap, band: &Band, unreadable: &Unreadable) -> bool {
+    let (offset, bytes) = (map.member_offset() + band.start as u64, band.len as u64);
+    (0..map.data_members()).map(|column| map.data(column)).any(|slot| {
+        core.slots[slot].holds(offset, bytes) && !readable(core, map, band, slot, unreadable)
+    })
 }
 
 /// Columns whose members take writes, and have not been filled here yet.
