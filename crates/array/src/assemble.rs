@@ -309,7 +309,7 @@ impl Scan {
             }
             let (mut member, _, log) = self.member(world, assembly, candidate, mode).await?;
             if let Some(superblock) = &self.superblocks[candidate] {
-                checksums::attach_returning(core, &mut member, superblock).await;
+                checksums::attach_returning(core, &mut member, superblock, None).await;
             }
             let upto_bytes = match log {
                 Ok(()) => {
@@ -355,9 +355,8 @@ impl Scan {
                 continue;
             };
             // One whose bad-block log can't be relied on stays out.
-            if let (mut member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
-                checksums::attach_returning(core, &mut member, &superblock).await;
-                returning::take_back(core, slot, member, superblock);
+            if let (member, _, Ok(())) = self.member(world, assembly, candidate, mode).await? {
+                returning::take_back(core, slot, member, superblock).await;
             }
         }
         Ok(())

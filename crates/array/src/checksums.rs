@@ -146,15 +146,25 @@ fn put_behind(member: &mut Member, sums: MemberSums) {
 }
 
 /// As [`attach`], for a drive that is to replace a member of a set that keeps checksums, or comes
-/// back to it: what its own headers say of `superblock`, the one that is on it, decides.
-pub(crate) async fn attach_returning(core: &Core, member: &mut Member, superblock: &Superblock) {
+/// back to it: what its own headers say of `superblock`, the one that is on it, decides. `restless`
+/// is where it may lack what was written.
+pub(crate) async fn attach_returning(
+    core: &Core,
+    member: &mut Member,
+    superblock: &Superblock,
+    restless: Option<&[Range<u64>]>,
+) {
     let area = SumsArea::of(superblock, superblock.size_sectors * SECTOR_BYTES);
     let Some(area) = area.filter(|_| core.checksums.kept) else { return };
     let standing = standing(&core.world, member.drive.as_ref(), superblock, area).await;
-    let anew = || Start::anew(&standing, core.metadata.now_seconds(core));
-    let start = Start::settled(&standing).unwrap_or_else(anew);
     let drive = Rc::clone(&member.drive);
-    put_behind(member, MemberSums::new(&core.world, drive, superblock, area, start));
+    let sums = |start| MemberSums::new(&core.world, Rc::clone(&drive), superblock, area, start);
+    let mut believed = Start::settled(&standing).map(sums);
+    if let (Some(restless), Some(start)) = (restless, Start::unsettled(&standing)) {
+        believed = forgetful(&core.world, sums(start), restless).await;
+    }
+    let anew = || sums(Start::anew(&standing, core.metadata.now_seconds(core)));
+    put_behind(member, believed.unwrap_or_else(anew));
 }
 
 /// Puts a member that is new in the set behind a drive that compares, where the set keeps

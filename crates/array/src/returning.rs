@@ -48,9 +48,8 @@ impl Array {
         let bad = bad_blocks(&core.world, drive.as_ref(), &view).await;
         let bad = bad.map_err(|_| error_of(&drive, ErrorKind::Media))?;
         let data_offset = superblock.data_offset_sectors * SECTOR_BYTES;
-        let mut member = Member { drive, data_offset, bad, write_mostly: false, sums: None };
-        checksums::attach_returning(core, &mut member, &superblock).await;
-        take_back(core, slot, member, superblock);
+        let member = Member { drive, data_offset, bad, write_mostly: false, sums: None };
+        take_back(core, slot, member, superblock).await;
         core.commit().await?;
         let (dirty_chunks, chunks) = core.bitmap.as_ref().map_or((0, 0), |bitmap| {
             let status = bitmap.status();
@@ -76,7 +75,18 @@ pub(crate) fn may_return(
 }
 
 /// Puts a member that left back into its slot: the next event says so.
-pub(crate) fn take_back(core: &Core, slot: usize, member: Member, mut superblock: Superblock) {
+pub(crate) async fn take_back(
+    core: &Core,
+    slot: usize,
+    mut member: Member,
+    mut superblock: Superblock,
+) {
+    // What the bits say now is filled; what they say later too, and has its checksums by then.
+    let bitmap = core.bitmap.as_ref();
+    let restless =
+        bitmap.and_then(|bitmap| bitmap.restless(&core.geometry, checksums::RESTLESS_BYTES_MAX));
+    let restless = restless.as_ref().map(|of_slots| &of_slots[slot][..]);
+    checksums::attach_returning(core, &mut member, &superblock, restless).await;
     if core.metadata.number_given(superblock.dev_number)
         && let Some(number) = core.metadata.free_number()
     {

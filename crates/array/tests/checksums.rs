@@ -411,6 +411,42 @@ fn a_member_that_comes_back_is_compared_too() {
     });
 }
 
+/// Found by a history: a member left while others were being written, rotted, and came back by the
+/// bitmap without any checksum, so that nobody could know who was right.
+#[test]
+fn a_member_that_left_amid_writes_keeps_the_checksums_of_what_was_at_rest() {
+    each(async |bench, shape, random| {
+        let bitmap = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
+        let array = bench.create_with(shape, bitmap).await;
+        let twin = twin(&bench.world, &array);
+        let bytes = twin.flat.borrow().len();
+        twin.write(0, &random_bytes(random, bytes), &[]).await;
+        // Never at rest from then on, and long enough for bits to be cleared.
+        for _ in 0..10 {
+            twin.write(0, &random_bytes(random, BLOCK as usize), &[]).await;
+            bench.world.sleep(Duration::from_secs(2)).await;
+        }
+        bench.controls[1].add(Fault::new(Effect::Fail(ErrorKind::Gone)));
+        twin.write(0, &random_bytes(random, 64 << 10), &[]).await;
+        bench.controls[1].clear();
+        assert_eq!(array.status().slots[1].state, SlotState::Faulty, "{shape:?}");
+        let start = bench.data_offset().await;
+        for row in 0..USED_BYTES / BLOCK {
+            bench.controls[1].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
+        }
+        array.readd_member(Rc::clone(&bench.drives[1])).await.unwrap();
+        array.background_done().await;
+        twin.check_all().await;
+        bench.ask_all_copies(&twin).await;
+        array.start_check().unwrap();
+        array.background_done().await;
+        assert!(wrong(&array)[1] > 0, "{shape:?}");
+        let scrub = array.status().scrub.unwrap();
+        assert_eq!(scrub.counts.mismatched_bytes, 0, "{shape:?}: {:?}", scrub.findings);
+        array.stop().await.unwrap();
+    });
+}
+
 /// A drive that is to replace a member goes on as such after a restart, and then is compared.
 #[test]
 fn a_replacement_goes_on_with_checksums_after_a_restart() {
