@@ -16,7 +16,7 @@ mod header;
 mod pages;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use drive::{
 use format::md::Superblock;
 use format::own::SumsArea;
 use format::own::checksums::{BLOCK_BYTES, BlockSum, Bond, NO_SUM, Owner, block_sum};
+use smallvec::SmallVec;
 use world::{BufMut, ReadBufs, World, WriteBufs, race, total_bytes};
 
 pub(crate) use header::Start;
@@ -47,8 +48,8 @@ pub(crate) struct MemberSums {
     claims: RangeLocks,
     /// Times that blocks were not what their checksums say.
     wrong: Cell<u64>,
-    /// Blocks that were so when they were last read, and have not been written since.
-    known_wrong: RefCell<BTreeSet<u64>>,
+    /// Blocks on which changes failed: the checksums of what they may hold.
+    possible: RefCell<BTreeMap<u64, Vec<u32>>>,
     /// Times that what was known of blocks was given up.
     losses: Cell<u64>,
     zero_sum: u32,
@@ -85,7 +86,7 @@ impl MemberSums {
             area,
             claims: RangeLocks::default(),
             wrong: Cell::new(0),
-            known_wrong: RefCell::default(),
+            possible: RefCell::default(),
             losses: Cell::new(0),
             zero_sum: block_sum(&[0; BLOCK_BYTES as usize]),
         }
@@ -241,7 +242,7 @@ impl MemberSums {
     /// Finishes a read whose checksums were at hand.
     fn judged(&self, held: &Held, blocks: &Range<u64>, done: &ReadDone) -> Option<u64> {
         done.result.as_ref().ok()?;
-        first_wrong(held, blocks.start, &done.buffers)
+        first_wrong(held, &self.possible.borrow(), blocks.start, &done.buffers)
     }
 
     /// Reads blocks that were not what they should be once more, with no write under way there.
@@ -251,7 +252,6 @@ impl MemberSums {
         let mut done = self.drive.read(offset, buffers).await;
         if let Some(block) = self.judged(held, &blocks, &done) {
             self.wrong.set(self.wrong.get() + 1);
-            self.known_wrong.borrow_mut().insert(block);
             let at = self.area.data_offset_bytes + block * BLOCK_BYTES;
             let error = self.error(ErrorKind::Media, Operation::Read, at, BLOCK_BYTES);
             let differs = io::Error::new(io::ErrorKind::InvalidData, "not what its checksum says");
@@ -325,15 +325,23 @@ fn each_sum<'a>(buffers: impl Iterator<Item = &'a [u8]>, mut each: impl FnMut(u3
 }
 
 /// The first block that is not what its checksum says.
-fn first_wrong(held: &Held, first: u64, buffers: &ReadBufs) -> Option<u64> {
+fn first_wrong(
+    held: &Held,
+    possible: &BTreeMap<u64, Vec<u32>>,
+    first: u64,
+    buffers: &ReadBufs,
+) -> Option<u64> {
     if mutant::planted(Mutant::SumsNotCompared) {
         return None;
     }
     let mut wrong = None;
     let mut block = first;
     each_sum(buffers.iter().map(|buffer: &BufMut| &buffer[..]), |sum| {
-        let known = held.sum(block);
-        if known != NO_SUM && known != sum && wrong.is_none() {
+        let right = match held.sum(block) {
+            NO_SUM => possible.get(&block).is_none_or(|sums| sums.contains(&sum)),
+            known => known == sum,
+        };
+        if !right && wrong.is_none() {
             wrong = Some(block);
         }
         block += 1;
@@ -341,34 +349,44 @@ fn first_wrong(held: &Held, first: u64, buffers: &ReadBufs) -> Option<u64> {
     wrong
 }
 
-/// A change under way. Given up, or failed, nothing is known of its blocks; but what was wrong
-/// before is not to be taken for right by that.
+/// A change under way. Given up, or failed, its blocks hold what they held before or what they were
+/// to hold; anything else is wrong, and stays so.
 struct Change<'a> {
     sums: &'a MemberSums,
     held: &'a Held,
     blocks: Range<u64>,
+    before: SmallVec<[u32; 16]>,
     whole: bool,
 }
 
 impl<'a> Change<'a> {
     fn begin(sums: &'a MemberSums, held: &'a Held, blocks: Range<u64>) -> Change<'a> {
         sums.header.begin();
-        Change { sums, held, blocks, whole: false }
+        let before = blocks.clone().map(|block| held.sum(block)).collect();
+        Change { sums, held, blocks, before, whole: false }
     }
 }
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        let mut known_wrong = self.sums.known_wrong.borrow_mut();
+        let mut possible = self.sums.possible.borrow_mut();
         if self.whole {
             // Nearly always there are none.
-            if !known_wrong.is_empty() {
-                known_wrong.retain(|block| !self.blocks.contains(block));
+            if !possible.is_empty() {
+                possible.retain(|block, _| !self.blocks.contains(block));
             }
         } else {
             self.sums.lose();
-            let unknown = self.blocks.clone().filter(|block| !known_wrong.contains(block));
-            unknown.for_each(|block| self.held.set(block, NO_SUM));
+            for (block, &before) in self.blocks.clone().zip(&self.before) {
+                let new = self.held.sum(block);
+                self.held.set(block, NO_SUM);
+                let earlier = || vec![before].into_iter().filter(|&sum| sum != NO_SUM).collect();
+                let mut sums = possible.remove(&block).unwrap_or_else(earlier);
+                if new != NO_SUM && !sums.is_empty() {
+                    sums.push(new);
+                    possible.insert(block, sums);
+                }
+            }
         }
         self.sums.header.ended();
     }
