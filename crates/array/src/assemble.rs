@@ -19,7 +19,7 @@ use world::{Gate, World};
 use crate::array::Array;
 use crate::bad_blocks::BadBlocks;
 use crate::bitmap::{Bitmap, BitmapTrouble, Source};
-use crate::checksums::{self, RESTLESS_BYTES_MAX};
+use crate::checksums;
 use crate::core::Core;
 use crate::examine::{Scan, level_of};
 use crate::job::Jobs;
@@ -170,8 +170,7 @@ impl Scan {
         // Until its log is replayed an array is what its superblocks say.
         let found_synced_to = synced_to(Replayed::Nothing, degraded);
         let bitmap = self.bitmap(world, assembly, &geometry, found_synced_to, mode).await?;
-        let restless = bitmap.as_ref();
-        let restless = restless.and_then(|bitmap| bitmap.restless(&geometry, RESTLESS_BYTES_MAX));
+        let restless = bitmap.as_ref().and_then(|bitmap| bitmap.restless(&geometry));
         let checksums =
             checksums::attach(world, self, assembly, &mut members, restless, mode).await;
         let facts = facts_of(view, &geometry, &members, mode.read_only);

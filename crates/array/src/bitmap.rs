@@ -26,6 +26,10 @@ const AREA_BYTES_MAX: u64 = 1 << 20;
 const TICK_SECONDS_DEFAULT: u32 = 5;
 const TICK_SECONDS_MAX: u32 = 3600;
 
+/// With more than this under set bits, nobody goes through what is not: that would keep the array
+/// shut for long.
+const RESTLESS_BYTES_MAX: u64 = 4 << 30;
+
 /// The bitmap of an open array that is written.
 pub(crate) struct Bitmap {
     intent: RefCell<Intent>,
@@ -417,15 +421,15 @@ impl Bitmap {
     }
 
     /// Per slot, the ranges of its member's data area that may have been written since bits were
-    /// last cleared, rising; `None` where bits can't be believed, or stand for more than `limit`.
-    pub(crate) fn restless(&self, geometry: &Geometry, limit: u64) -> Option<Vec<Vec<Range<u64>>>> {
+    /// last cleared, rising; `None` where bits can't be believed, or stand for too much.
+    pub(crate) fn restless(&self, geometry: &Geometry) -> Option<Vec<Vec<Range<u64>>>> {
         let intent = self.intent.borrow();
         let covered = covered_bytes(geometry);
         let next = |from| intent.next_dirty(from).filter(|dirty| dirty.start < covered);
         let dirty = std::iter::successors(next(0), |dirty| next(dirty.end));
         let dirty: Vec<_> = dirty.map(|dirty| dirty.start..dirty.end.min(covered)).collect();
         let total: u64 = dirty.iter().map(|dirty| dirty.end - dirty.start).sum();
-        if !intent.trusted() || total > limit {
+        if !intent.trusted() || total > RESTLESS_BYTES_MAX {
             return None;
         }
         if let Geometry::Parity(_) = geometry {

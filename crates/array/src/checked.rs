@@ -10,7 +10,8 @@
 //! has to read the rest of a block; smaller clients are served as on any drive of such blocks.
 //!
 //! Price: a read waits for the page of its checksums where that is not in memory, and so does a
-//! write; the pages are written when the array comes to rest, or memory for them ends.
+//! write; the pages are written when the array comes to rest, before bits of the bitmap are
+//! cleared, or when memory for them ends.
 
 mod header;
 mod pages;
@@ -72,14 +73,7 @@ impl MemberSums {
         let pool = world.pool().clone();
         let bond = Bond::to(superblock);
         MemberSums {
-            pages: Pages::new(
-                Rc::clone(&drive),
-                pool.clone(),
-                area,
-                owner,
-                start.epoch(),
-                PAGES_MAX,
-            ),
+            pages: Pages::new(Rc::clone(&drive), pool.clone(), area, owner, start.epoch()),
             header: HeaderKeeper::new(Rc::clone(&drive), pool, area, owner, bond, start),
             drive,
             facts,

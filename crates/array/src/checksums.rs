@@ -58,10 +58,6 @@ pub(crate) struct Checksums {
 /// A member's header is waited for as long; one that can't be read tells nothing.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// With more that was restless than this, in bytes that the bitmap covers, all checksums are given
-/// up: finding the others would keep the array shut for long.
-pub(crate) const RESTLESS_BYTES_MAX: u64 = 4 << 30;
-
 /// What the headers on a member say.
 async fn standing(
     world: &World,
@@ -116,12 +112,9 @@ pub(crate) async fn attach(
         let Some((member, state)) = &mut members[slot] else { continue };
         let drive = Rc::clone(&member.drive);
         let sums = |start| MemberSums::new(world, Rc::clone(&drive), superblock, area, start);
-        let mut believed = Start::settled(&standing).map(sums);
-        if let (Some(restless), SlotState::InSync, false) = (&restless, *state, mode.read_only)
-            && let Some(start) = Start::unsettled(&standing)
-        {
-            believed = forgetful(world, sums(start), &restless[slot]).await;
-        }
+        let whole = *state == SlotState::InSync && !mode.read_only;
+        let restless = restless.as_ref().filter(|_| whole).map(|of_slots| &of_slots[slot][..]);
+        let believed = believed(world, &standing, restless, sums).await;
         let anew = || (!mode.read_only).then(|| sums(Start::anew(&standing, mode.now_seconds)));
         if let Some(sums) = believed.or_else(anew) {
             put_behind(member, sums);
@@ -130,8 +123,18 @@ pub(crate) async fn attach(
     Checksums { kept, ..Checksums::default() }
 }
 
-/// Checksums without those of blocks that were restless; `None` where there are too many of them.
-async fn forgetful(world: &World, sums: MemberSums, restless: &[Range<u64>]) -> Option<MemberSums> {
+/// What the headers on a member leave to be believed: all that is settled, else all but what was
+/// restless, where that is known and not too much.
+async fn believed(
+    world: &World,
+    standing: &Standing,
+    restless: Option<&[Range<u64>]>,
+    sums: impl Fn(Start) -> MemberSums,
+) -> Option<MemberSums> {
+    if let Some(start) = Start::settled(standing) {
+        return Some(sums(start));
+    }
+    let (restless, sums) = (restless?, sums(Start::unsettled(standing)?));
     if mutant::planted(Mutant::RestlessSumsKept) {
         return Some(sums);
     }
@@ -159,10 +162,7 @@ pub(crate) async fn attach_returning(
     let standing = standing(&core.world, member.drive.as_ref(), superblock, area).await;
     let drive = Rc::clone(&member.drive);
     let sums = |start| MemberSums::new(&core.world, Rc::clone(&drive), superblock, area, start);
-    let mut believed = Start::settled(&standing).map(sums);
-    if let (Some(restless), Some(start)) = (restless, Start::unsettled(&standing)) {
-        believed = forgetful(&core.world, sums(start), restless).await;
-    }
+    let believed = believed(&core.world, &standing, restless, sums).await;
     let anew = || sums(Start::anew(&standing, core.metadata.now_seconds(core)));
     put_behind(member, believed.unwrap_or_else(anew));
 }

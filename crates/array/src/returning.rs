@@ -82,9 +82,7 @@ pub(crate) async fn take_back(
     mut superblock: Superblock,
 ) {
     // What the bits say now is filled; what they say later too, and has its checksums by then.
-    let bitmap = core.bitmap.as_ref();
-    let restless =
-        bitmap.and_then(|bitmap| bitmap.restless(&core.geometry, checksums::RESTLESS_BYTES_MAX));
+    let restless = core.bitmap.as_ref().and_then(|bitmap| bitmap.restless(&core.geometry));
     let restless = restless.as_ref().map(|of_slots| &of_slots[slot][..]);
     checksums::attach_returning(core, &mut member, &superblock, restless).await;
     if core.metadata.number_given(superblock.dev_number)

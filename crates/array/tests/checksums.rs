@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -149,6 +150,25 @@ impl Bench {
         self.controls.iter().for_each(FaultControl::clear);
     }
 
+    /// A bit of each block flips on one of those that have it, or its parity.
+    async fn rot_everywhere(&self, shape: Shape, random: &mut SplitMix64) {
+        let start = self.data_offset().await;
+        for (row, slot) in (0..).zip(victims(shape, random)) {
+            self.controls[slot].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
+        }
+    }
+
+    /// Writes all of an array, and then its first block for so long that bits of others are cleared
+    /// while the array is never at rest.
+    async fn busy(&self, twin: &Twin, random: &mut SplitMix64) {
+        let bytes = twin.flat.borrow().len();
+        twin.write(0, &random_bytes(random, bytes), &[]).await;
+        for _ in 0..10 {
+            twin.write(0, &random_bytes(random, BLOCK as usize), &[]).await;
+            self.world.sleep(Duration::from_secs(2)).await;
+        }
+    }
+
     /// An array filled with random content, and its twin.
     async fn filled(&self, shape: Shape, random: &mut SplitMix64) -> (Array, Twin) {
         let array = self.create(shape).await;
@@ -175,13 +195,8 @@ fn wrong(array: &Array) -> Vec<u64> {
     array.status().slots.iter().map(|slot| slot.wrong_blocks).collect()
 }
 
-async fn join_both(one: impl Future, other: impl Future) {
-    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
-    if world::race(&mut one, &mut other).await.is_ok() {
-        other.await;
-    } else {
-        one.await;
-    }
+fn boxed<'a>(act: impl Future<Output = ()> + 'a) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+    Box::pin(act)
 }
 
 fn each(test: impl AsyncFn(&Bench, Shape, &mut SplitMix64)) {
@@ -208,10 +223,7 @@ fn rot_is_never_read_and_is_mended() {
     each(async |bench, shape, random| {
         let (array, twin) = bench.filled(shape, random).await;
         array.flush().await.unwrap();
-        let start = bench.data_offset().await;
-        for (row, slot) in (0..).zip(victims(shape, random)) {
-            bench.controls[slot].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
-        }
+        bench.rot_everywhere(shape, random).await;
         bench.ask_all_copies(&twin).await;
         array.background_done().await;
         let found = wrong(&array);
@@ -428,13 +440,7 @@ fn a_member_that_left_amid_writes_keeps_the_checksums_of_what_was_at_rest() {
         let bitmap = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
         let array = bench.create_with(shape, bitmap).await;
         let twin = twin(&bench.world, &array);
-        let bytes = twin.flat.borrow().len();
-        twin.write(0, &random_bytes(random, bytes), &[]).await;
-        // Never at rest from then on, and long enough for bits to be cleared.
-        for _ in 0..10 {
-            twin.write(0, &random_bytes(random, BLOCK as usize), &[]).await;
-            bench.world.sleep(Duration::from_secs(2)).await;
-        }
+        bench.busy(&twin, random).await;
         bench.controls[1].add(Fault::new(Effect::Fail(ErrorKind::Gone)));
         twin.write(0, &random_bytes(random, 64 << 10), &[]).await;
         bench.controls[1].clear();
@@ -578,9 +584,7 @@ fn what_is_wrong_stays_so_when_it_can_t_be_written_anew() {
         array.flush().await.unwrap();
         let start = bench.data_offset().await;
         let area = start..start + USED_BYTES;
-        for (row, slot) in (0..).zip(victims(shape, random)) {
-            bench.controls[slot].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
-        }
+        bench.rot_everywhere(shape, random).await;
         for control in &bench.controls {
             let slow = Effect::Delay(Duration::from_millis(1));
             control.add(Fault::new(slow).on(Operation::Read));
@@ -607,9 +611,7 @@ fn a_failed_write_leaves_what_was_there_or_what_was_to_be() {
         let (array, twin) = bench.filled(shape, random).await;
         array.flush().await.unwrap();
         let start = bench.data_offset().await;
-        for (row, slot) in (0..).zip(victims(shape, random)) {
-            bench.controls[slot].rot(start + row * BLOCK + random.below(BLOCK)).await.unwrap();
-        }
+        bench.rot_everywhere(shape, random).await;
         bench.controls[0].add(Fault::new(Effect::Fail(ErrorKind::Gone)).on(Operation::Write));
         for control in &bench.controls {
             let slow = Effect::Delay(Duration::from_millis(1));
@@ -636,8 +638,8 @@ fn a_failed_write_leaves_what_was_there_or_what_was_to_be() {
             let buffers = WriteBufs::from_iter([content]);
             array.write(at as u64 * BLOCK, buffers, Durability::Cached).await.unwrap();
         });
-        let writes = join_all(writes.collect::<Vec<_>>());
-        join_both(writes, join_all(reads.collect::<Vec<_>>())).await;
+        let all = writes.map(boxed).chain(reads.map(boxed));
+        join_all(all.collect::<Vec<_>>()).await;
         assert_eq!(array.status().slots[0].state, SlotState::Faulty, "{shape:?}");
     });
 }
@@ -646,61 +648,48 @@ fn a_failed_write_leaves_what_was_there_or_what_was_to_be() {
 /// long after the array was last at rest.
 #[test]
 fn with_a_bitmap_a_cut_costs_only_the_checksums_of_what_was_being_written() {
-    let with_bitmap = SHAPES.into_iter().filter(|shape| shape.level != Level::Raid6);
-    for (number, shape) in (0..).zip(with_bitmap) {
-        let world = World::virtual_time(number);
-        let bench = Bench::new(&world, shape.members, number * 100);
-        let mut random = SplitMix64::new(number);
-        world.block_on(async {
-            let bitmap = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
-            let array = bench.create_with(shape, bitmap).await;
-            array.stop().await.unwrap();
-            bench.controls.iter().for_each(|control| control.set_volatile_cache(true));
-            let (drives, plugs) = bench.plugged();
-            let array = bench.open_on(drives).await;
-            let before = twin(&world, &array);
-            let bytes = before.flat.borrow().len();
-            before.write(0, &random_bytes(&mut random, bytes), &[]).await;
-            // Never at rest from then on, and long enough for bits to be cleared.
-            for _ in 0..10 {
-                before.write(0, &random_bytes(&mut random, BLOCK as usize), &[]).await;
-                world.sleep(Duration::from_secs(2)).await;
+    const FIRST: u64 = 128 << 10;
+    each(async |bench, shape, random| {
+        let bitmap = Consistency::Bitmap { chunk_bytes: Some(64 << 10) };
+        let array = bench.create_with(shape, bitmap).await;
+        array.stop().await.unwrap();
+        bench.controls.iter().for_each(|control| control.set_volatile_cache(true));
+        let (drives, plugs) = bench.plugged();
+        let array = bench.open_on(drives).await;
+        let before = twin(&bench.world, &array);
+        bench.busy(&before, random).await;
+        let dirty = array.status().bitmap.unwrap().dirty_chunks;
+        assert_eq!(dirty, 1, "{shape:?}");
+        for control in &bench.controls {
+            control.power_cut(random.next_u64()).await.unwrap();
+        }
+        for plug in &plugs {
+            plug.add(Fault::new(Effect::Fail(ErrorKind::Gone)));
+        }
+        bench.controls.iter().for_each(FaultControl::power_on);
+        // While the power was off, everything rots that is not in the first bit's chunk.
+        let start = bench.data_offset().await;
+        for (row, slot) in (0..).zip(victims(shape, random)) {
+            let at = row * BLOCK;
+            let far_copy = at / (USED_BYTES / 2) * (USED_BYTES / 2);
+            if at - far_copy >= 64 << 10 {
+                bench.controls[slot].rot(start + at + random.below(BLOCK)).await.unwrap();
             }
-            let dirty = array.status().bitmap.unwrap().dirty_chunks;
-            assert_eq!(dirty, 1, "{shape:?}");
-            for control in &bench.controls {
-                control.power_cut(number).await.unwrap();
-            }
-            for plug in &plugs {
-                plug.add(Fault::new(Effect::Fail(ErrorKind::Gone)));
-            }
-            bench.controls.iter().for_each(FaultControl::power_on);
-            // While the power was off, everything rots that is not in the first bit's chunk.
-            let start = bench.data_offset().await;
-            for (row, slot) in (0..).zip(victims(shape, &mut random)) {
-                let at = row * BLOCK;
-                let far_copy = at / (USED_BYTES / 2) * (USED_BYTES / 2);
-                if at - far_copy >= 64 << 10 {
-                    bench.controls[slot].rot(start + at + random.below(BLOCK)).await.unwrap();
-                }
-            }
-            let scan = Scan::of(world.pool(), bench.drives.clone()).await;
-            let array = scan.open(&world, &scan.assemblies[0], MODE).await.unwrap();
-            array.set_policy(patient());
-            array.hold_jobs().await;
-            let after = again(&world, &array, &before);
-            let first = 128 << 10;
-            for start in (first..bytes as u64).step_by(BLOCK as usize) {
-                after.check(start, BLOCK as usize).await;
-            }
-            assert!(wrong(&array).iter().sum::<u64>() > 0, "{shape:?}");
-            array.resume_jobs();
-            array.background_done().await;
-            assert_eq!(array.status().checksums, Some(ChecksumStatus::Valid), "{shape:?}");
-            array.stop().await.unwrap();
-        });
-        world.end();
-    }
+        }
+        let scan = Scan::of(bench.world.pool(), bench.drives.clone()).await;
+        let array = scan.open(&bench.world, &scan.assemblies[0], MODE).await.unwrap();
+        array.set_policy(patient());
+        array.hold_jobs().await;
+        let after = again(&bench.world, &array, &before);
+        for at in (FIRST..array.facts().size_bytes).step_by(BLOCK as usize) {
+            after.check(at, BLOCK as usize).await;
+        }
+        assert!(wrong(&array).iter().sum::<u64>() > 0, "{shape:?}");
+        array.resume_jobs();
+        array.background_done().await;
+        assert_eq!(array.status().checksums, Some(ChecksumStatus::Valid), "{shape:?}");
+        array.stop().await.unwrap();
+    });
 }
 
 /// After a cut nothing is called wrong that only lost its race with the power, and afterwards

@@ -8,9 +8,7 @@ mod disks;
 
 use std::collections::BTreeMap;
 
-use disks::disks;
 use model::command::{Command, Timing};
-use model::disk::extracted::read_disk;
 use model::disk::machine::Machine;
 use model::disk::parameters::Parameters;
 use world::SplitMix64;
@@ -96,12 +94,13 @@ fn rate(disk: &Parameters, level: Level, disks: u64, write: bool, depth: u64) ->
             while let Some(completion) = machine.completion() {
                 let (left, phases) = under_way.get_mut(&completion.tag).expect("it is under way");
                 *left -= 1;
-                if *left > 0 {
-                } else if phases.is_empty() {
-                    under_way.remove(&completion.tag);
-                    over += 1;
-                } else {
-                    start.push(completion.tag);
+                match (*left, phases.is_empty()) {
+                    (1.., _) => {}
+                    (0, true) => {
+                        under_way.remove(&completion.tag);
+                        over += 1;
+                    }
+                    (0, false) => start.push(completion.tag),
                 }
             }
         }
@@ -125,12 +124,7 @@ const MISSED_DEPTH: u64 = 16;
 #[test]
 fn disks_of_an_array_are_as_fast_as_they_should_be() {
     let test = "disk_arrays::disks_of_an_array_are_as_fast_as_they_should_be";
-    let Some(disks) = disks(test) else { return };
-    let Some(path) = disks.iter().find(|path| path.ends_with("cheetah9LP.diskspecs")) else {
-        println!("skipped: {test}: the folder has no cheetah9LP");
-        return;
-    };
-    let disk = read_disk(path).expect("it can be read");
+    let Some(disk) = disks::cheetah(test) else { return };
     let cases = [(1, false), (1, true), (16, false), (16, true)];
     let mut wrong = Vec::new();
     for (name, level, disks, golden) in GOLDEN {

@@ -1,51 +1,26 @@
 //! The described hard disks beside what is stated about them, in `hardware/*.toml` under `[rated]`.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+mod load;
+mod rated;
 
-use model::command::{Command, Timing};
+use load::keep_busy;
+use model::command::Command;
 use model::disk::description::Description;
 use model::disk::machine::Machine;
 use model::split::{Split, Stage};
+use rated::{Verdict, descriptions};
 use world::SplitMix64;
-
-fn descriptions() -> Vec<(PathBuf, Description)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hardware");
-    let entries = std::fs::read_dir(folder).expect("the folder of descriptions");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).expect("a description");
-        if text.contains("kind = \"hdd\"") {
-            found.push((path, Description::parse(&text).expect("it can be read")));
-        }
-    }
-    found
-}
 
 /// Seconds for `count` commands, and the sum of their splits.
 fn run(
     machine: &mut Machine,
     depth: u64,
     count: u64,
-    mut next: impl FnMut() -> Command,
+    next: impl FnMut() -> Command,
 ) -> (f64, Split) {
-    let (mut submitted, mut over, mut now_ns) = (0, 0, 0);
     let mut sum = Split::default();
-    while over < count {
-        while submitted < count && submitted - over < depth {
-            machine.submit(now_ns, submitted, next());
-            submitted += 1;
-        }
-        now_ns = machine.next_ns().expect("commands are under way");
-        machine.advance(now_ns);
-        while let Some(completion) = machine.completion() {
-            over += 1;
-            sum.merge(&completion.split);
-        }
-    }
-    (now_ns as f64 / 1e9, sum)
+    let ns = keep_busy(machine, depth, count, next, |completion| sum.merge(&completion.split));
+    (ns as f64 / 1e9, sum)
 }
 
 const RANDOM: u64 = 10_000;
@@ -137,25 +112,12 @@ const MISSED: [(&str, &str, &str); 1] = [(
 
 #[test]
 fn rated_values_are_met_within_5_percent() {
-    let mut wrong = Vec::new();
-    let mut missed = BTreeSet::new();
-    let found = descriptions();
+    let mut verdict = Verdict::new(&MISSED);
+    let found = descriptions("hdd");
     assert!(found.len() >= 9, "the descriptions are where they belong");
-    for (path, description) in found {
-        let file = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        for (what, value) in &description.rated {
-            let measured = measure(&description, what);
-            let off = (measured / value.v - 1.0) * 100.0;
-            println!("{file} {what}: {measured:.2}, rated {}, off by {off:+.1} %", value.v);
-            let known = MISSED.iter().any(|miss| miss.0 == file && miss.1 == what);
-            if known {
-                missed.insert((file.clone(), what.clone()));
-            }
-            if (off.abs() > 5.0) != known {
-                wrong.push(format!("{file} {what}: {measured:.2}, rated {}", value.v));
-            }
-        }
+    for (file, text) in found {
+        let description = Description::parse(&text).expect("it can be read");
+        verdict.compare(&file, &description.rated, |what| measure(&description, what));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(missed.len(), MISSED.len());
+    verdict.assert();
 }

@@ -68,7 +68,7 @@ fn parameters(writes: Writes, schedule: Schedule) -> Parameters {
             free_blocks: false,
             stops_in_block: false,
             write_stops_ahead: true,
-            watermark: [0.0; 2],
+            watermark: 0.0,
             hits_pass: true,
         },
         writes,

@@ -3,12 +3,13 @@
 //! They lie in `../shared/facts/disks` beside the checkout, or in the folder that
 //! `BACKPLANE_DISKS` names.
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod disks;
 
 use std::collections::BTreeSet;
 
-use disks::disks;
-use model::disk::extracted::{block, disk, read_disk};
+use disks::{disks, read};
+use model::disk::extracted::{block, disk};
 use model::disk::replay::{Measured, replay};
 use world::SplitMix64;
 
@@ -18,7 +19,7 @@ fn every_block_of_a_real_disk_has_a_place_of_its_own() {
         return;
     };
     for disk in disks {
-        let parameters = read_disk(&disk).unwrap_or_else(|error| panic!("{disk:?}: {error}"));
+        let parameters = read(&disk).unwrap_or_else(|error| panic!("{disk:?}: {error}"));
         let layout = &parameters.mechanics.layout;
         let mut number = 0;
         let (mut tracks, mut places) = (0_u64, BTreeSet::new());

@@ -3,10 +3,10 @@
 //! Random 4 KiB over the whole disk, the queue in the disk; commands per second.
 
 mod disks;
+mod load;
 
-use disks::disks;
-use model::command::{Command, Timing};
-use model::disk::extracted::read_disk;
+use load::keep_busy;
+use model::command::Command;
 use model::disk::machine::Machine;
 use model::disk::parameters::{Parameters, Schedule};
 use world::SplitMix64;
@@ -44,24 +44,14 @@ fn rate(parameters: &Parameters, schedule: Schedule, write: bool, depth: u64) ->
     let spans = parameters.blocks / 8;
     let mut machine = Machine::new(parameters);
     let mut random = SplitMix64::new(7);
-    let (mut submitted, mut over, mut now_ns) = (0, 0, 0);
-    while over < REQUESTS {
-        while submitted < REQUESTS && submitted - over < depth {
-            let (offset, bytes) = (random.below(spans) * 4096, 4096);
-            let command = match write {
-                true => Command::Write { offset, bytes, durable: false },
-                false => Command::Read { offset, bytes },
-            };
-            machine.submit(now_ns, submitted, command);
-            submitted += 1;
+    let next = || {
+        let (offset, bytes) = (random.below(spans) * 4096, 4096);
+        match write {
+            true => Command::Write { offset, bytes, durable: false },
+            false => Command::Read { offset, bytes },
         }
-        now_ns = machine.next_ns().expect("commands are under way");
-        machine.advance(now_ns);
-        while machine.completion().is_some() {
-            over += 1;
-        }
-    }
-    REQUESTS as f64 * 1e9 / now_ns as f64
+    };
+    REQUESTS as f64 * 1e9 / keep_busy(&mut machine, depth, REQUESTS, next, |_| ()) as f64
 }
 
 /// The row that the model misses. DiskSim itself, asked again with its elevators, has 107 at every
@@ -71,12 +61,7 @@ const MISSED: &str = "elevator reads";
 #[test]
 fn depth_and_schedule_are_worth_what_they_should_be() {
     let test = "disk_golden::depth_and_schedule_are_worth_what_they_should_be";
-    let Some(disks) = disks(test) else { return };
-    let Some(path) = disks.iter().find(|path| path.ends_with("cheetah9LP.diskspecs")) else {
-        println!("skipped: {test}: the folder has no cheetah9LP");
-        return;
-    };
-    let disk = read_disk(path).expect("it can be read");
+    let Some(disk) = disks::cheetah(test) else { return };
     let mut wrong = Vec::new();
     for (name, schedule, write, golden) in GOLDEN {
         for (depth, golden) in DEPTHS.into_iter().zip(golden) {

@@ -4,13 +4,13 @@
 //! The published figures are those of DiskSim 4.0 for the same disks, parameters and lists.
 //! `docs/models.md` has a table of them.
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod disks;
 
 use std::io::Read;
 use std::path::Path;
 
-use disks::disks;
-use model::disk::extracted::read_disk;
+use disks::{disks, read};
 use model::disk::replay::{Measured, demerit, parse, replay};
 
 /// Published demerit figures in milliseconds, by how the disk's file names it.
@@ -55,7 +55,7 @@ fn models_are_as_close_to_real_disks_as_published() {
     let mut replayed = 0;
     for path in disks {
         let Some(requests) = list(&path) else { continue };
-        let disk = read_disk(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let disk = read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let name = disk.name.clone();
         let times = replay(disk, &requests);
         let measured: Vec<u64> = requests.iter().map(|request| request.service_ns).collect();

@@ -3,53 +3,28 @@
 //! A description has constants that were set from the rated values, so this shows that the
 //! machine keeps them under load, not that it foretells them.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+mod load;
+mod rated;
 
+use load::keep_busy;
 use model::command::{Command, Timing};
 use model::ssd::description::Description;
 use model::ssd::machine::Machine;
 use model::ssd::parameters::Mapping;
 use model::ssd::translation::State;
+use rated::{Verdict, descriptions};
 use world::SplitMix64;
 
-fn descriptions() -> Vec<(PathBuf, Description)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hardware");
-    let entries = std::fs::read_dir(folder).expect("the folder of descriptions");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).expect("a description");
-        if text.contains("kind = \"ssd\"") {
-            let description = Description::parse(&text);
-            found.push((path, description.expect("it can be read")));
-        }
-    }
-    found
-}
-
 /// Commands per second, past a start of a fifth.
-fn run(machine: &mut Machine, depth: u64, count: u64, mut next: impl FnMut() -> Command) -> f64 {
-    let (mut submitted, mut over, mut now) = (0, 0, 0);
-    let (mut start, mut measured) = (0, 0);
-    while over < count {
-        while submitted < count && submitted - over < depth {
-            machine.submit(now, submitted, next());
-            submitted += 1;
+fn run(machine: &mut Machine, depth: u64, count: u64, next: impl FnMut() -> Command) -> f64 {
+    let (mut over, mut start_ns) = (0, 0);
+    let ns = keep_busy(machine, depth, count, next, |completion| {
+        over += 1;
+        if over == count / 5 {
+            start_ns = completion.at_ns;
         }
-        now = machine.next_ns().expect("commands are under way");
-        machine.advance(now);
-        while machine.completion().is_some() {
-            over += 1;
-            if over == count / 5 {
-                start = now;
-            } else if over > count / 5 {
-                measured += 1;
-            }
-        }
-    }
-    measured as f64 * 1e9 / (now - start) as f64
+    });
+    (count - count / 5) as f64 * 1e9 / (ns - start_ns) as f64
 }
 
 /// Mean response time in microseconds of commands that find the drive idle.
@@ -154,25 +129,12 @@ const MISSED: [(&str, &str, &str); 1] = [(
 
 #[test]
 fn rated_values_are_met_within_5_percent() {
-    let mut wrong = Vec::new();
-    let mut missed = BTreeSet::new();
-    let found = descriptions();
+    let mut verdict = Verdict::new(&MISSED);
+    let found = descriptions("ssd");
     assert!(found.len() >= 8, "the descriptions are where they belong");
-    for (path, description) in found {
-        let file = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        for (what, value) in &description.rated {
-            let measured = measure(&description, what);
-            let off = (measured / value.v - 1.0) * 100.0;
-            println!("{file} {what}: {measured:.1}, rated {}, off by {off:+.1} %", value.v);
-            let known = MISSED.iter().any(|miss| miss.0 == file && miss.1 == what);
-            if known {
-                missed.insert((file.clone(), what.clone()));
-            }
-            if (off.abs() > 5.0) != known {
-                wrong.push(format!("{file} {what}: {measured:.1}, rated {}", value.v));
-            }
-        }
+    for (file, text) in found {
+        let description = Description::parse(&text).expect("it can be read");
+        verdict.compare(&file, &description.rated, |what| measure(&description, what));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(missed.len(), MISSED.len());
+    verdict.assert();
 }

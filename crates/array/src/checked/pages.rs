@@ -69,7 +69,6 @@ pub(super) struct Pages {
     area: SumsArea,
     owner: Owner,
     epoch: u64,
-    limit: usize,
     loaded: RefCell<BTreeMap<u64, Rc<Page>>>,
     clock: Cell<u64>,
     /// Page numbers that are being read: nobody gets an older state of a page than another.
@@ -84,7 +83,6 @@ impl Pages {
         area: SumsArea,
         owner: Owner,
         epoch: u64,
-        limit: usize,
     ) -> Pages {
         Pages {
             drive,
@@ -92,7 +90,6 @@ impl Pages {
             area,
             owner,
             epoch,
-            limit,
             loaded: RefCell::default(),
             clock: Cell::new(0),
             loading: RangeLocks::default(),
@@ -158,7 +155,7 @@ impl Pages {
     /// Lets go of what was not used for longest, until there is room. A member that can't be
     /// written keeps its changed pages: it is failed by whoever settles it next.
     async fn trim(&self) {
-        while self.loaded.borrow().len() > self.limit {
+        while self.loaded.borrow().len() > PAGES_MAX {
             let mut idle: Vec<Rc<Page>> = self.loaded.borrow().values().map(Rc::clone).collect();
             // Once here and once in the list.
             idle.retain(|page| Rc::strong_count(page) == 2);

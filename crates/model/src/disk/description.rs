@@ -181,7 +181,7 @@ impl Description {
                 free_blocks: false,
                 stops_in_block: true,
                 write_stops_ahead: true,
-                watermark: [0.0; 2],
+                watermark: 0.0,
                 hits_pass: true,
             },
             writes,

@@ -10,8 +10,6 @@
 pub mod block;
 mod convert;
 
-use std::path::{Path, PathBuf};
-
 pub use convert::{disk, seek_table};
 
 use super::parameters::Parameters;
@@ -20,10 +18,10 @@ use super::parameters::Parameters;
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractedError {
     /// A file can't be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{name}: {source}")]
     File {
         /// Which.
-        path: PathBuf,
+        name: String,
         /// Why.
         source: std::io::Error,
     },
@@ -48,23 +46,25 @@ pub enum ExtractedError {
     },
 }
 
-/// Reads a disk from its `.diskspecs` file and the files that it names, which lie beside it.
+/// Reads a disk from its `.diskspecs` file and the files that it names, which lie beside it; `text`
+/// gives what is in the file of a name.
 ///
 /// # Errors
 /// When a file can't be read, or says what no disk has.
-pub fn read_disk(path: &Path) -> Result<Parameters, ExtractedError> {
-    let read = |path: &Path| {
-        let text = std::fs::read_to_string(path);
-        text.map_err(|source| ExtractedError::File { path: path.to_owned(), source })
+pub fn read_disk(
+    name: &str,
+    text: impl Fn(&str) -> std::io::Result<String>,
+) -> Result<Parameters, ExtractedError> {
+    let read = |name: &str| {
+        text(name).map_err(|source| ExtractedError::File { name: name.to_owned(), source })
     };
-    let beside = |name: &str| path.with_file_name(name);
-    let specs = block::parse(&read(path)?)?;
+    let specs = block::parse(&read(name)?)?;
     let model = match specs.word("Model")?.strip_prefix("source ") {
-        Some(name) => block::parse(&read(&beside(name.trim()))?)?,
+        Some(name) => block::parse(&read(name.trim())?)?,
         None => specs.block("Model")?.clone(),
     };
     let table = match model.block("Mechanical Model")?.word("Full seek curve") {
-        Ok(name) => Some(read(&beside(name))?),
+        Ok(name) => Some(read(name)?),
         Err(_) => None,
     };
     disk(&specs, &model, table.as_deref())

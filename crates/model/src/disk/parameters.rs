@@ -114,8 +114,8 @@ pub struct Buffer {
     pub stops_in_block: bool,
     /// A write into a segment ends its reading ahead.
     pub write_stops_ahead: bool,
-    /// Part of a request that is in the buffer before the disk comes to the link: read, write.
-    pub watermark: [f64; 2],
+    /// Part of a read that is in the buffer before the disk comes to the link.
+    pub watermark: f64,
     /// Reads that are in the buffer go past commands that wait for the platter.
     pub hits_pass: bool,
 }

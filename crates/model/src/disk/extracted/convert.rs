@@ -119,10 +119,7 @@ fn buffer(specs: &Block) -> Result<Buffer, ExtractedError> {
         free_blocks: specs.flag("Read any free blocks")?,
         stops_in_block: specs.flag("Stop prefetch in sector")?,
         write_stops_ahead: specs.flag("Write hit stop prefetch")?,
-        watermark: [
-            specs.number("High (read) water mark")?.clamp(0.0, 1.0),
-            specs.number("Low (write) water mark")?.clamp(0.0, 1.0),
-        ],
+        watermark: specs.number("High (read) water mark")?.clamp(0.0, 1.0),
         hits_pass: specs.flag("Allow sneaky full read hits")?,
     };
     let reads = buffer.segments.saturating_sub(u32::from(buffer.write_segment));

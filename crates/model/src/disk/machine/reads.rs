@@ -144,7 +144,7 @@ impl Machine {
     /// How many blocks of a request come in before the link is asked for.
     fn watermark(&self, blocks: u64) -> u64 {
         let size = self.parameters.buffer.segment_blocks;
-        let mark = blocks.min(size) as f64 * self.parameters.buffer.watermark[0];
+        let mark = blocks.min(size) as f64 * self.parameters.buffer.watermark;
         (mark as u64).clamp(1, blocks)
     }
 
